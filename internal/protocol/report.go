@@ -1,0 +1,178 @@
+package protocol
+
+import (
+	"encoding/json"
+
+	"muster/internal/task"
+)
+
+// ReportSchema names the version of Report.
+const ReportSchema = "muster.report.v1"
+
+// Verdict says in a word what a report amounts to.
+type Verdict string
+
+// The verdicts.
+const (
+	// VerdictComplete: every target succeeded.
+	VerdictComplete Verdict = "complete"
+	// VerdictPartial: some did not, and the quorum is reached.
+	VerdictPartial Verdict = "partial"
+	// VerdictBelowQuorum: fewer succeeded than the job asks for.
+	VerdictBelowQuorum Verdict = "below_quorum"
+)
+
+// Counts are the five buckets; they sum to the targets.
+type Counts struct {
+	Succeeded int `json:"succeeded"`
+	Failed    int `json:"failed"`
+	TimedOut  int `json:"timedOut"`
+	Offline   int `json:"offline"`
+	Cancelled int `json:"cancelled"`
+}
+
+// Sum is the number of targets that the buckets hold.
+func (c Counts) Sum() int { return c.Succeeded + c.Failed + c.TimedOut + c.Offline + c.Cancelled }
+
+// Add puts one target into the bucket of outcome. An unknown outcome is in no
+// bucket, and the sum rule then stops the report.
+func (c *Counts) Add(outcome task.Outcome) {
+	switch outcome {
+	case task.OutcomeSucceeded:
+		c.Succeeded++
+	case task.OutcomeFailed:
+		c.Failed++
+	case task.OutcomeTimedOut:
+		c.TimedOut++
+	case task.OutcomeOffline:
+		c.Offline++
+	case task.OutcomeCancelled:
+		c.Cancelled++
+	}
+}
+
+// Rates are shares of the targets, 0 to 1. A share of nothing is null.
+type Rates struct {
+	Succeeded *float64 `json:"succeeded"` // of all targets
+	Answered  *float64 `json:"answered"`  // succeeded or failed, of all targets
+	// SucceededOfAnswered is null when no store answered.
+	SucceededOfAnswered *float64 `json:"succeededOfAnswered"`
+}
+
+// Column is one of the job's own report columns. Pointer is a JSON Pointer
+// into the result.
+type Column struct {
+	Name    string `json:"name" yaml:"name"`
+	Pointer string `json:"pointer" yaml:"pointer"`
+	Title   string `json:"title" yaml:"title"`
+	TitleZh string `json:"titleZh,omitempty" yaml:"title_zh"`
+	Unit    string `json:"unit,omitempty" yaml:"unit"`
+}
+
+// Report is one revision of a run's roll-call. Published bytes never change.
+type Report struct {
+	Schema      string          `json:"schema"`
+	RunID       string          `json:"runId"`
+	Job         string          `json:"job"`
+	JobVersion  int             `json:"jobVersion"`
+	Input       json.RawMessage `json:"input"`
+	RequestedBy string          `json:"requestedBy"`
+	Reason      string          `json:"reason"`
+	Revision    int             `json:"revision"`
+	RevisionWhy string          `json:"revisionReason"` // barrier, all_settled, late_results, cancelled
+	Supersedes  *int            `json:"supersedes"`     // the revision before, null for 1
+	Verdict     Verdict         `json:"verdict"`
+	Quorum      float64         `json:"quorum"` // 0 to 1
+	CreatedAt   Time            `json:"createdAt"`
+	BarrierAt   Time            `json:"barrierAt"`
+	AsOf        Time            `json:"asOf"`
+	Targets     int             `json:"targets"`
+	Counts      Counts          `json:"counts"`
+	Rates       Rates           `json:"rates"`
+	Columns     []Column        `json:"columns"`
+	Changes     []Change        `json:"changes"` // against the superseded revision
+	Stores      []StoreRow      `json:"stores"`
+}
+
+// Change is one store whose row differs from the superseded revision.
+type Change struct {
+	StoreID string       `json:"storeId"`
+	From    task.Outcome `json:"from"`
+	To      task.Outcome `json:"to"`
+}
+
+// StoreRow is one target in a report. Outcome is the one at this revision,
+// AtBarrier the one that the barrier froze and that never changes. Columns holds
+// the values of the job's columns with the bytes that the terminal sent, null
+// where the result has none.
+type StoreRow struct {
+	StoreID    string            `json:"storeId"`
+	Name       string            `json:"name"`
+	Labels     map[string]string `json:"labels"`
+	Outcome    task.Outcome      `json:"outcome"`
+	Reason     task.Reason       `json:"reason"`
+	AtBarrier  task.Outcome      `json:"outcomeAtBarrier"`
+	Late       bool              `json:"late"`
+	Evidence   Evidence          `json:"evidence"`
+	TaskID     string            `json:"taskId"`
+	Status     task.Status       `json:"status"`
+	Attempt    int               `json:"attempt"`
+	TerminalID string            `json:"terminalId"`
+	FinishedAt Time              `json:"finishedAt"`
+	SHA256     string            `json:"resultSha256"`
+	Bytes      int64             `json:"resultBytes"`
+	Columns    []json.RawMessage `json:"columns"`
+	Error      *Failure          `json:"error"`
+}
+
+// Evidence is what headquarters knew when it judged. Zero times are null.
+type Evidence struct {
+	Online      bool   `json:"online"`
+	LastSeenAt  Time   `json:"lastSeenAt"`
+	ClaimedAt   Time   `json:"claimedAt"`
+	GrantedAt   Time   `json:"grantedAt"`
+	StartedAt   Time   `json:"startedAt"`
+	LastSignAt  Time   `json:"lastSignAt"` // last progress or ready of the attempt
+	ReadyAt     Time   `json:"readyAt"`    // a large result waits for a collection slot
+	Attempts    int    `json:"attemptsUsed"`
+	AttemptsOf  int    `json:"attemptsAllowed"`
+	ClockSkewMs *int64 `json:"clockSkewMs"`
+}
+
+// Manifest lists the files of one revision.
+type Manifest struct {
+	Schema     string         `json:"schema"`
+	RunID      string         `json:"runId"`
+	Job        string         `json:"job"`
+	Revision   int            `json:"revision"`
+	Reason     string         `json:"reason"`
+	Supersedes *int           `json:"supersedes"`
+	AsOf       Time           `json:"asOf"`
+	Files      []ManifestFile `json:"files"`
+}
+
+// ManifestFile names one file, without folder, with its size and hash.
+type ManifestFile struct {
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+}
+
+// Summary is the retained end of a revision on runs/{run}/summary: the report
+// without its rows, and where the files are.
+type Summary struct {
+	Meta
+	RunID     string         `json:"runId"`
+	Job       string         `json:"job"`
+	Revision  int            `json:"revision"`
+	Verdict   Verdict        `json:"verdict"`
+	AsOf      Time           `json:"asOf"`
+	BarrierAt Time           `json:"barrierAt"`
+	Targets   int            `json:"targets"`
+	Counts    Counts         `json:"counts"`
+	Missing   []string       `json:"missing"` // store ids that did not succeed, the first 100
+	Folder    string         `json:"folder"`
+	Files     []ManifestFile `json:"files"`
+	Text      string         `json:"text"`
+	TextZh    string         `json:"textZh"`
+}
