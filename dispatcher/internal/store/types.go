@@ -1,0 +1,275 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"time"
+
+	"muster/dispatcher/internal/job"
+	"muster/internal/protocol"
+	"muster/internal/task"
+)
+
+// Errors that callers test for.
+var (
+	// ErrNotFound: no such run, task or request.
+	ErrNotFound = errors.New("not found")
+	// ErrLocked: another process holds the database; the text says which.
+	ErrLocked = errors.New("database is held by another process")
+	// ErrNewerSchema: the database was written by a newer program.
+	ErrNewerSchema = errors.New("database schema is newer than this program")
+	// ErrCorrupt: the integrity check failed.
+	ErrCorrupt = errors.New("database is damaged")
+	// ErrClosed: the store was closed.
+	ErrClosed = errors.New("store is closed")
+)
+
+// Place is a store of the chain as the register knows it.
+type Place struct {
+	StoreID  string
+	Name     string
+	TimeZone string // IANA
+	Labels   map[string]string
+}
+
+// Run is one execution of a job over a frozen list of stores. ClosedBarrierAt
+// and ClosedAt are zero until they happen; the phase follows from them.
+type Run struct {
+	RunID           string
+	Job             string
+	JobVersion      int
+	RequestedBy     string
+	Reason          string
+	Input           json.RawMessage
+	Policy          job.Policy
+	Columns         []protocol.Column
+	Targets         int
+	CreatedAt       time.Time
+	BarrierAt       time.Time // the deadline of revision 1
+	MakeupUntil     time.Time
+	BarrierClosedAt time.Time
+	ClosedAt        time.Time
+	Revision        int // the newest complete revision, 0 before the barrier
+}
+
+// Phase derives where the run stands, in this order: closed once ClosedAt is
+// set, make-up once the barrier closed, else collecting.
+func (r Run) Phase() protocol.Phase {
+	switch {
+	case !r.ClosedAt.IsZero():
+		return protocol.PhaseClosed
+	case !r.BarrierClosedAt.IsZero():
+		return protocol.PhaseMakeup
+	}
+	return protocol.PhaseCollecting
+}
+
+// Task is one task record without its result. TerminalID names the only
+// terminal that may do it, or is empty. HolderID is the terminal that holds or
+// last held the current attempt.
+type Task struct {
+	TaskID        string
+	RunID         string
+	StoreID       string
+	TerminalID    string
+	Type          string
+	Input         json.RawMessage // the run's unless the task has its own
+	State         task.State
+	Attempts      int // allowed executions
+	HolderID      string
+	LastCode      protocol.Code // how the last failed attempt ended
+	NextAttemptAt time.Time     // zero unless FAILED and a retry is to follow
+	ClaimedAt     time.Time     // the first claim, zero if none
+	Deadline      time.Time     // the run's barrier
+	QueueDeadline time.Time     // the run's make-up end
+	CreatedAt     time.Time
+	SettledAt     time.Time
+}
+
+// Request identifies what a user asked, for de-duplication. ContentHash is
+// the SHA-256 of the canonical request in lower-case hex.
+type Request struct {
+	User        string
+	RequestID   string
+	ContentHash string
+}
+
+// NewTask is one task to be created.
+type NewTask struct {
+	TaskID     string
+	StoreID    string
+	TerminalID string
+	Input      json.RawMessage // nil: the run's
+}
+
+// Created tells what CreateRun did.
+type Created struct {
+	Run       Run
+	Duplicate bool // the same request made this run before
+	Conflict  bool // the request id is taken by other content; Run is the first one
+}
+
+// Attempt is one execution record. Result is empty in lists.
+type Attempt struct {
+	TaskID       string
+	Attempt      int
+	StoreID      string
+	TerminalID   string
+	GrantedAt    time.Time
+	StartedAt    time.Time // first sign of life, headquarters' clock
+	LastSignAt   time.Time
+	ReadyAt      time.Time
+	LeaseUntil   time.Time
+	ReceivedAt   time.Time // the answer was committed
+	TerminalFrom time.Time // start and end by the terminal's clock
+	TerminalTo   time.Time
+	Duration     time.Duration
+	Answer       protocol.Answer
+	Executed     bool
+	ExitCode     *int
+	OutputTail   string
+	Failure      *protocol.Failure
+	Result       json.RawMessage
+	SHA256       string
+	Bytes        int64
+	Columns      []json.RawMessage
+	Late         bool
+}
+
+// Grant asks to start the next attempt of a task. It is applied only if the
+// task is open, not running, due, of this store, addressed to this terminal or
+// to none, and has attempts left.
+type Grant struct {
+	TaskID     string
+	StoreID    string
+	TerminalID string
+	LeaseUntil time.Time
+}
+
+// Granted tells what Grant did. Refusal is empty when it was applied, or one of
+// NOT_FOUND, SETTLED, TAKEN, NOT_YET. When Refusal is TAKEN and HolderID is the
+// asking terminal, the running attempt is its own: the grant was lost.
+type Granted struct {
+	Task    Task
+	Refusal protocol.Code
+}
+
+// Sign is a sign of life of a running attempt: it renews the lease, and the
+// first one marks the start. ReadyBytes above 0 announces a large result.
+type Sign struct {
+	TaskID     string
+	Attempt    int
+	StoreID    string
+	TerminalID string
+	LeaseUntil time.Time
+	ReadyBytes int64
+	SHA256     string
+}
+
+// Answer is how an attempt ended, as headquarters judged it. Event is
+// task.Succeed, task.Fail, task.GiveUp or task.Cancel. Attempt's fields are
+// what the terminal said; RetryAt is set with task.Fail. Rejected, when not
+// nil, is the refused payload, kept for reading.
+type Answer struct {
+	Attempt  Attempt
+	Event    task.Event
+	Reason   task.Reason
+	RetryAt  time.Time
+	Rejected []byte
+}
+
+// Settled tells what became of an answer.
+type Settled struct {
+	Task Task
+	// Applied: the move was made (or, when Recorded, the answer stored).
+	Applied bool
+	// Recorded: stored with its attempt without a move, by the late policy.
+	Recorded bool
+	// Duplicate: the same answer (attempt and sha256) was stored before.
+	Duplicate bool
+	// Refusal is NOT_FOUND, STALE, SETTLED or LATE when nothing changed.
+	Refusal protocol.Code
+	// Late: it came after the barrier.
+	Late bool
+}
+
+// Terminal is what headquarters knows of one terminal.
+type Terminal struct {
+	StoreID     string
+	TerminalID  string
+	Online      bool
+	SessionID   string
+	Since       time.Time // of Online
+	LastSeenAt  time.Time
+	ClockSkewMs *int64
+	Hello       json.RawMessage // the last one, without its open list
+}
+
+// Candidate is one target as it stands in a snapshot, ready to be judged.
+type Candidate struct {
+	Place     Place
+	Task      Task
+	Attempt   *Attempt // the current one, without result; nil before the first
+	SameCodes bool     // all failed attempts ended with the same code
+	Online    bool     // any terminal of the store
+	LastSeen  time.Time
+	SkewMs    *int64
+}
+
+// OutcomeRow is one target's row in a revision. Row is the JSON of a
+// protocol.StoreRow, exactly as JSON reports show it.
+type OutcomeRow struct {
+	StoreID string
+	Outcome task.Outcome
+	Reason  task.Reason
+	Row     json.RawMessage
+}
+
+// NewRevision is a revision to be stored. Rows holds every target in revision
+// 1, and the changed ones in later revisions.
+type NewRevision struct {
+	RunID    string
+	Revision int
+	Why      string
+	AsOf     time.Time
+	Rows     []OutcomeRow
+}
+
+// Revision is a stored revision. Files is empty until they are published.
+type Revision struct {
+	RunID       string
+	Revision    int
+	Why         string
+	AsOf        time.Time
+	PublishedAt time.Time
+	Files       []protocol.ManifestFile
+}
+
+// ChangeKind tells changes apart.
+type ChangeKind string
+
+// The kinds of change.
+const (
+	// RunCreated: the run and all its tasks are committed.
+	RunCreated ChangeKind = "run_created"
+	// TaskMoved: one task took a row of the moves table.
+	TaskMoved ChangeKind = "task_moved"
+	// RevisionReady: a revision is complete in the store.
+	RevisionReady ChangeKind = "revision_ready"
+	// RunClosed: the make-up window ended or everything is settled.
+	RunClosed ChangeKind = "run_closed"
+)
+
+// Change is told to observers after its commit, in commit order. Task and From
+// are set for TaskMoved; Run for RunCreated and RunClosed.
+type Change struct {
+	Kind     ChangeKind
+	RunID    string
+	Run      *Run
+	Task     *Task
+	From     task.State
+	Event    task.Event
+	Attempt  *Attempt // without result; of a TaskMoved that ended an attempt
+	Late     bool
+	Revision int
+}
