@@ -1,0 +1,87 @@
+package transport
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"muster/internal/protocol"
+)
+
+// Publisher is the sending half of a Link.
+type Publisher interface {
+	Publish(ctx context.Context, out Outbound) error
+}
+
+// Sender frames what headquarters says: it stamps every message with an id,
+// the time and a growing number, encodes it and hands it to the broker. All
+// steps share one, so that the numbers are headquarters' own. Safe for
+// concurrent use; the zero value is not usable, call NewSender.
+type Sender struct {
+	out    Publisher
+	topics protocol.Topics
+	now    func() time.Time
+	seq    atomic.Int64
+}
+
+// NewSender returns a sender over out. Its numbers start at the clock's
+// microseconds, so that they go on growing across restarts and stay exact as
+// JSON numbers.
+func NewSender(out Publisher, topics protocol.Topics, now func() time.Time) *Sender {
+	s := &Sender{out: out, topics: topics, now: now}
+	s.seq.Store(now().UnixMicro())
+	return s
+}
+
+// Options says how a message is to be published. The zero value is a message
+// that is not retained and does not expire.
+type Options struct {
+	Retain          bool
+	Expiry          time.Duration
+	CorrelationData []byte
+}
+
+// Topics returns the topics that the sender builds under.
+func (s *Sender) Topics() protocol.Topics { return s.topics }
+
+// Meta returns the frame of a new message.
+func (s *Sender) Meta() protocol.Meta {
+	now := s.now()
+	return protocol.Meta{
+		ID:  ulid.MustNew(ulid.Timestamp(now), rand.Reader).String(),
+		At:  protocol.At(now),
+		Seq: s.seq.Add(1),
+	}
+}
+
+// Order gives one terminal an order; its Meta is set here.
+func (s *Sender) Order(ctx context.Context, store, terminal string, o protocol.Order) error {
+	o.Meta = s.Meta()
+	return s.JSON(ctx, s.topics.Terminal(store, terminal, protocol.KindOrders), o, Options{})
+}
+
+// JSON publishes v, which carries its own Meta, on topic.
+func (s *Sender) JSON(ctx context.Context, topic string, v any, opts Options) error {
+	payload, err := protocol.Encode(v)
+	if err != nil {
+		return fmt.Errorf("cannot publish on %s: %w", topic, err)
+	}
+	out := Outbound{Topic: topic, Payload: payload, Retain: opts.Retain, Expiry: opts.Expiry,
+		CorrelationData: opts.CorrelationData}
+	if err := s.out.Publish(ctx, out); err != nil {
+		return fmt.Errorf("cannot publish on %s: %w", topic, err)
+	}
+	return nil
+}
+
+// Clear withdraws what is retained on topic.
+func (s *Sender) Clear(ctx context.Context, topic string) error {
+	if err := s.out.Publish(ctx, Outbound{Topic: topic, Retain: true}); err != nil {
+		return fmt.Errorf("cannot clear %s: %w", topic, err)
+	}
+	return nil
+}
