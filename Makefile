@@ -1,0 +1,53 @@
+# Muster: what a developer and CI run. `make help` prints the lines marked ##.
+
+SHELL      := /bin/bash
+GO         ?= go
+BIN        := bin
+LINT       := $(BIN)/tools/golangci-lint
+LINT_PKG   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+BENCH      ?= .
+BENCH_TIME ?= 1s
+E2E_RUN    ?= .
+
+.DEFAULT_GOAL := help
+.PHONY: help build test race e2e check fmt lint bench demo clean
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build broker, dispatcher and edge-agent as static programs into bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/ ./broker ./dispatcher ./edge-agent
+
+test: ## run every test (go test ./...), the end-to-end ones included
+	$(GO) test -timeout 15m ./...
+
+race: ## run every test under the race detector (needs a C compiler)
+	$(GO) test -race -timeout 25m ./...
+
+e2e: ## run only the end-to-end tests, each time anew: real programs, kill -9 (E2E_RUN=name picks)
+	$(GO) test -count=1 -timeout 15m -run '$(E2E_RUN)' ./tests/...
+
+check: ## formatting, module files, vet and the pinned linters; changes nothing
+	@unformatted="$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go'))"; \
+	if [ -n "$$unformatted" ]; then echo "not gofmt'ed (make fmt mends it):"; echo "$$unformatted"; exit 1; fi
+	$(GO) mod tidy -diff
+	$(GO) vet ./...
+	@$(MAKE) --no-print-directory lint
+
+fmt: $(LINT) ## format the Go files and sort their imports
+	$(LINT) fmt ./...
+
+lint: $(LINT) ## run the linters of .golangci.yml, as pinned in scripts/tools/go.mod
+	$(LINT) run ./...
+
+$(LINT): scripts/tools/go.mod scripts/tools/go.sum
+	$(GO) build -C scripts/tools -o ../../$(LINT) $(LINT_PKG)
+
+bench: ## run the benchmarks (BENCH=regexp BENCH_TIME=1s); they judge nothing, they print
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCH_TIME) -benchmem ./...
+
+demo: build ## 12 stores on this machine: order, crash, refusal, absence, two revisions; about a minute
+	$(GO) run ./scripts/demo
+
+clean: ## remove what the other targets made
+	rm -rf $(BIN) demo
