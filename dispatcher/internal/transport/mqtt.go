@@ -1,0 +1,275 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"math/rand/v2"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/eclipse/paho.golang/autopaho"
+	"github.com/eclipse/paho.golang/paho"
+
+	"muster/internal/protocol"
+)
+
+const (
+	// mqttWorkers take messages in, each a share of the topics, so that one
+	// terminal's messages stay in order while commits overlap.
+	mqttWorkers = 16
+	// mqttQueue bounds what one worker has waiting. A full queue stops the
+	// reading, and the broker holds the rest.
+	mqttQueue = 4096
+	// mqttSession is how long the broker keeps what arrives while headquarters
+	// is away: a trigger sent during a restart must not be lost.
+	mqttSession = 24 * time.Hour
+	// retryFirst and retryMost bound the wait before a failed handler, or a
+	// failed connection, is tried again.
+	retryFirst = 200 * time.Millisecond
+	retryMost  = 15 * time.Second
+)
+
+// MQTTConfig says how to reach an external broker.
+type MQTTConfig struct {
+	URL      *url.URL // mqtt, mqtts, ws or wss
+	User     string   // also the client id
+	Password string
+	TLS      *tls.Config // for mqtts and wss; nil: system roots
+}
+
+// MQTT is a Link over any MQTT 5 broker. It acknowledges a message only after
+// its handler returned nil, and tries a failed handler again in place, so that
+// the broker's order and its redelivery after a crash both hold.
+type MQTT struct {
+	cfg       MQTTConfig
+	topics    protocol.Topics
+	handle    Handler
+	connected func()
+	log       *slog.Logger
+
+	seed   maphash.Seed
+	queues [mqttWorkers]chan delivery
+	ready  chan struct{} // closed once the first subscription stands
+	once   sync.Once
+
+	mu     sync.Mutex
+	conn   *autopaho.ConnectionManager
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+}
+
+// delivery is a message on its way to a worker.
+type delivery struct {
+	in  Inbound
+	ack func()
+}
+
+// NewMQTT returns a link that is not yet started. connected is called, from
+// its own goroutine, every time the subscriptions stand: the broker may have
+// lost what was retained.
+func NewMQTT(cfg MQTTConfig, topics protocol.Topics, handle Handler, connected func(), log *slog.Logger) *MQTT {
+	m := &MQTT{cfg: cfg, topics: topics, handle: handle, connected: connected, log: log,
+		seed: maphash.MakeSeed(), ready: make(chan struct{})}
+	for i := range m.queues {
+		m.queues[i] = make(chan delivery, mqttQueue)
+	}
+	return m
+}
+
+// Start connects and returns once subscribed, or with ctx's error. The link
+// then reconnects by itself until Stop.
+func (m *MQTT) Start(ctx context.Context) error {
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	conn, err := autopaho.NewConnection(run, m.clientConfig(run))
+	if err != nil {
+		cancel()
+		return fmt.Errorf("cannot connect to %s: %w", m.cfg.URL.Redacted(), err)
+	}
+	m.mu.Lock()
+	m.conn, m.cancel = conn, cancel
+	m.mu.Unlock()
+	for i := range m.queues {
+		m.wg.Go(func() { m.work(run, m.queues[i]) })
+	}
+	select {
+	case <-m.ready:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("cannot connect to %s: %w", m.cfg.URL.Redacted(), ctx.Err())
+	}
+}
+
+// Stop disconnects and waits until the handlers have returned.
+func (m *MQTT) Stop(ctx context.Context) error {
+	m.mu.Lock()
+	conn, cancel := m.conn, m.cancel
+	m.mu.Unlock()
+	if conn == nil {
+		return nil
+	}
+	err := conn.Disconnect(ctx)
+	cancel()
+	m.wg.Wait()
+	if err != nil {
+		return fmt.Errorf("cannot disconnect from %s: %w", m.cfg.URL.Redacted(), err)
+	}
+	return nil
+}
+
+// Publish sends out and returns once the broker has acknowledged it.
+func (m *MQTT) Publish(ctx context.Context, out Outbound) error {
+	m.mu.Lock()
+	conn := m.conn
+	m.mu.Unlock()
+	if conn == nil {
+		return errors.New("the link to the broker is not started")
+	}
+	props := &paho.PublishProperties{CorrelationData: out.CorrelationData, ContentType: "application/json"}
+	if out.Expiry > 0 {
+		seconds := uint32(max(1, out.Expiry/time.Second))
+		props.MessageExpiry = &seconds
+	}
+	_, err := conn.Publish(ctx, &paho.Publish{
+		QoS: 1, Topic: out.Topic, Payload: out.Payload, Retain: out.Retain, Properties: props,
+	})
+	if err != nil {
+		return fmt.Errorf("cannot publish on %s: %w", out.Topic, err)
+	}
+	return nil
+}
+
+func (m *MQTT) clientConfig(run context.Context) autopaho.ClientConfig {
+	return autopaho.ClientConfig{
+		ServerUrls:            []*url.URL{m.cfg.URL},
+		TlsCfg:                m.cfg.TLS,
+		KeepAlive:             30,
+		SessionExpiryInterval: uint32(mqttSession / time.Second),
+		ReconnectBackoff:      backoffDelay,
+		ConnectUsername:       m.cfg.User,
+		ConnectPassword:       []byte(m.cfg.Password),
+		ConnectPacketBuilder: func(c *paho.Connect, _ *url.URL) (*paho.Connect, error) {
+			c.Properties.RequestProblemInfo = true
+			return c, nil
+		},
+		OnConnectionUp: func(conn *autopaho.ConnectionManager, _ *paho.Connack) {
+			go m.subscribe(run, conn)
+		},
+		OnConnectionDown: func() bool {
+			m.log.Warn("connection to the broker lost", "url", m.cfg.URL.Redacted())
+			return true
+		},
+		OnConnectError: func(err error) {
+			m.log.Warn("cannot connect to the broker", "url", m.cfg.URL.Redacted(), "error", err)
+		},
+		ClientConfig: paho.ClientConfig{
+			ClientID:                   m.cfg.User,
+			EnableManualAcknowledgment: true,
+			OnPublishReceived: []func(paho.PublishReceived) (bool, error){
+				func(pr paho.PublishReceived) (bool, error) { return true, m.enqueue(run, pr) },
+			},
+		},
+	}
+}
+
+// filters are what headquarters takes in. Retain as published lets the trigger
+// see that a live command was sent with the retain flag.
+func (m *MQTT) filters() []paho.SubscribeOptions {
+	topics := []string{
+		m.topics.Root() + "/req/+/+",
+		m.topics.Root() + "/stores/+/terminals/+/" + string(protocol.KindPresence),
+	}
+	for _, kind := range protocol.FromTerminal() {
+		topics = append(topics, m.topics.Root()+"/stores/+/terminals/+/"+string(kind))
+	}
+	options := make([]paho.SubscribeOptions, 0, len(topics))
+	for _, topic := range topics {
+		options = append(options, paho.SubscribeOptions{Topic: topic, QoS: 1, RetainAsPublished: true})
+	}
+	return options
+}
+
+func (m *MQTT) subscribe(run context.Context, conn *autopaho.ConnectionManager) {
+	for attempt := 1; run.Err() == nil; attempt++ {
+		_, err := conn.Subscribe(run, &paho.Subscribe{Subscriptions: m.filters()})
+		switch {
+		case err == nil:
+			m.once.Do(func() { close(m.ready) })
+			m.connected()
+			return
+		case errors.Is(err, autopaho.ConnectionDownError):
+			return // the next connection subscribes
+		}
+		m.log.Warn("cannot subscribe at the broker", "url", m.cfg.URL.Redacted(), "error", err)
+		pause(run, backoffDelay(attempt))
+	}
+}
+
+func (m *MQTT) enqueue(run context.Context, pr paho.PublishReceived) error {
+	d := delivery{
+		in: Inbound{Topic: pr.Packet.Topic, Payload: pr.Packet.Payload, Retained: pr.Packet.Retain},
+		ack: func() {
+			if err := pr.Client.Ack(pr.Packet); err != nil {
+				m.log.Debug("cannot acknowledge; the broker sends it again", "topic", pr.Packet.Topic, "error", err)
+			}
+		},
+	}
+	if p := pr.Packet.Properties; p != nil {
+		d.in.ResponseTopic, d.in.CorrelationData = p.ResponseTopic, p.CorrelationData
+	}
+	select {
+	case m.queues[maphash.String(m.seed, pr.Packet.Topic)%mqttWorkers] <- d:
+		return nil
+	case <-run.Done():
+		return run.Err()
+	}
+}
+
+func (m *MQTT) work(run context.Context, queue <-chan delivery) {
+	for {
+		select {
+		case d := <-queue:
+			m.deliver(run, d)
+		case <-run.Done():
+			return
+		}
+	}
+}
+
+// deliver hands one message to the handler until it is taken. MQTT has no way
+// to give a message back, and acknowledgements keep their order, so a failed
+// one is tried again here.
+func (m *MQTT) deliver(run context.Context, d delivery) {
+	for attempt := 1; run.Err() == nil; attempt++ {
+		err := m.handle(run, d.in)
+		if err == nil {
+			d.ack()
+			return
+		}
+		m.log.Error("cannot take a message in; trying again", "topic", d.in.Topic, "attempt", attempt, "error", err)
+		pause(run, backoffDelay(attempt))
+	}
+}
+
+// backoffDelay doubles from retryFirst to retryMost with jitter of ±50 %. The
+// first attempt is counted as 0 or 1 and never waits zero.
+func backoffDelay(attempt int) time.Duration {
+	delay := retryMost
+	if attempt < 7 {
+		delay = min(retryMost, retryFirst<<max(0, attempt-1))
+	}
+	return delay/2 + rand.N(delay)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
