@@ -1,0 +1,265 @@
+package archtest_test
+
+import (
+	"fmt"
+	"go/ast"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
+
+const maxFileLines = 500
+
+// rule looks at the whole tree and says what breaks it, one line a finding.
+type rule struct {
+	name  string
+	check func(tree) []string
+}
+
+// law is every rule, in the order in which ARCHITECTURE.md tells them.
+func law() []rule {
+	return []rule{
+		{"task imports only the standard library", taskImports},
+		{"protocol adds only task", protocolImports},
+		{"shared code knows no program", sharedImports},
+		{"programs do not import each other", programImports},
+		{"only the store touches SQL", sqlImports},
+		{"plan and report are pure", purity},
+		{"only app sees the steps", stepImports},
+		{"packages are named by their role", packageNames},
+		{"every package says what it is for, once", packageComments},
+		{"files stay short", fileLengths},
+		{"every file in configs is loaded by a test", configsNamed},
+	}
+}
+
+func programs() []string { return []string{"broker", "dispatcher", "edge-agent"} }
+
+// shared are the folders that hold what several programs use.
+func shared() []string { return []string{"internal", "schemas", "configs"} }
+
+// steps are the packages of the flow that meet in the store only.
+func steps() []string {
+	return []string{"trigger", "plan", "offer", "grant", "intake", "barrier", "report", "presence", "watch"}
+}
+
+func stepFolder(step string) string { return "dispatcher/internal/" + step }
+
+// eachImport calls f for every import of the sources that are chosen.
+func (t tree) eachImport(chosen func(source) bool, f func(src source, imported string)) {
+	for _, src := range t.sources {
+		if !chosen(src) {
+			continue
+		}
+		for _, imported := range src.imports {
+			f(src, imported)
+		}
+	}
+}
+
+func productOf(dir string) func(source) bool {
+	return func(src source) bool { return src.dir == dir && !src.test }
+}
+
+func taskImports(t tree) (found []string) {
+	t.eachImport(productOf("internal/task"), func(src source, imported string) {
+		if !standard(imported) {
+			found = append(found, fmt.Sprintf("%s imports %s", src.path, imported))
+		}
+	})
+	return found
+}
+
+func protocolImports(t tree) (found []string) {
+	t.eachImport(productOf("internal/protocol"), func(src source, imported string) {
+		if !standard(imported) && imported != module+"/internal/task" {
+			found = append(found, fmt.Sprintf("%s imports %s", src.path, imported))
+		}
+	})
+	return found
+}
+
+// sharedImports holds for tests too: a shared package that needs a program to
+// be tested is not shared.
+func sharedImports(t tree) (found []string) {
+	inShared := func(src source) bool {
+		return slices.ContainsFunc(shared(), func(root string) bool { return within(src.dir, root) })
+	}
+	t.eachImport(inShared, func(src source, imported string) {
+		dir, ok := local(imported)
+		if ok && slices.ContainsFunc(programs(), func(p string) bool { return within(dir, p) }) {
+			found = append(found, fmt.Sprintf("%s imports %s", src.path, imported))
+		}
+	})
+	return found
+}
+
+// programImports lets the dispatcher embed the broker's server, and tests
+// start it.
+func programImports(t tree) (found []string) {
+	for _, own := range programs() {
+		inOwn := func(src source) bool { return within(src.dir, own) }
+		t.eachImport(inOwn, func(src source, imported string) {
+			dir, ok := local(imported)
+			if !ok || (dir == "broker/server" && (own == "dispatcher" || src.test)) {
+				return
+			}
+			for _, other := range programs() {
+				if other != own && within(dir, other) {
+					found = append(found, fmt.Sprintf("%s imports %s", src.path, imported))
+				}
+			}
+		})
+	}
+	return found
+}
+
+// sqlImports lets the tests of whole programs look into a database from
+// outside.
+func sqlImports(t tree) (found []string) {
+	outside := func(src source) bool {
+		return !within(src.dir, "dispatcher/internal/store") && (!src.test || !within(src.dir, "tests"))
+	}
+	t.eachImport(outside, func(src source, imported string) {
+		if imported == "database/sql" || strings.HasPrefix(imported, "database/sql/") || strings.HasPrefix(imported, "modernc.org/sqlite") {
+			found = append(found, fmt.Sprintf("%s imports %s", src.path, imported))
+		}
+	})
+	return found
+}
+
+// purity: the same arguments give the same bytes, whenever and wherever.
+func purity(t tree) (found []string) {
+	impure := []string{"os", "net", "database/sql", "syscall", "crypto/rand", "math/rand"}
+	clock := []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "NewTimer", "NewTicker", "Tick"}
+	for _, step := range []string{"plan", "report"} {
+		t.eachImport(productOf(stepFolder(step)), func(src source, imported string) {
+			if slices.ContainsFunc(impure, func(root string) bool { return within(imported, root) }) {
+				found = append(found, fmt.Sprintf("%s imports %s", src.path, imported))
+			}
+		})
+		for _, src := range t.sources {
+			if !productOf(stepFolder(step))(src) {
+				continue
+			}
+			for _, name := range selected(src.syntax, "time") {
+				if slices.Contains(clock, name) {
+					found = append(found, fmt.Sprintf("%s uses time.%s", src.path, name))
+				}
+			}
+		}
+	}
+	return found
+}
+
+// selected lists the names taken from a package in a file.
+func selected(file *ast.File, pkg string) (names []string) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		sel, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		if id, ok := sel.X.(*ast.Ident); ok && id.Name == pkg {
+			names = append(names, sel.Sel.Name)
+		}
+		return true
+	})
+	return names
+}
+
+// stepImports: a step is reached by app and by its own tests, by nobody else.
+func stepImports(t tree) (found []string) {
+	t.eachImport(func(source) bool { return true }, func(src source, imported string) {
+		dir, ok := local(imported)
+		if !ok || within(src.dir, "dispatcher/internal/app") {
+			return
+		}
+		for _, step := range steps() {
+			if folder := stepFolder(step); within(dir, folder) && !within(src.dir, folder) {
+				found = append(found, fmt.Sprintf("%s imports %s", src.path, imported))
+			}
+		}
+	})
+	return found
+}
+
+func packageNames(t tree) (found []string) {
+	banned := []string{"util", "utils", "common", "types", "helper", "helpers", "manager", "misc", "shared", "base", "lib"}
+	for _, src := range t.sources {
+		name := strings.TrimSuffix(src.syntax.Name.Name, "_test")
+		base := path.Base(src.dir)
+		if slices.Contains(banned, name) || slices.Contains(banned, base) {
+			found = append(found, fmt.Sprintf("%s: package %s says nothing about its role", src.path, name))
+		}
+		if name != "main" && name != base {
+			found = append(found, fmt.Sprintf("%s: package %s stands in folder %s", src.path, name, base))
+		}
+	}
+	return found
+}
+
+func packageComments(t tree) (found []string) {
+	comments := map[string][]string{}
+	for _, src := range t.sources {
+		if src.test {
+			continue
+		}
+		if _, seen := comments[src.dir]; !seen {
+			comments[src.dir] = nil
+		}
+		if src.syntax.Doc != nil {
+			comments[src.dir] = append(comments[src.dir], src.path)
+		}
+	}
+	for dir, files := range comments {
+		switch len(files) {
+		case 0:
+			found = append(found, dir+" has no package comment")
+		case 1:
+		default:
+			found = append(found, fmt.Sprintf("%s has %d package comments: %s", dir, len(files), strings.Join(files, ", ")))
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+func fileLengths(t tree) (found []string) {
+	for _, src := range t.sources {
+		if src.lines > maxFileLines {
+			found = append(found, fmt.Sprintf("%s has %d lines, at most %d are taken", src.path, src.lines, maxFileLines))
+		}
+	}
+	return found
+}
+
+// configsNamed looks for a test that names the file, or the folder below
+// configs that it loads whole.
+func configsNamed(t tree) (found []string) {
+	var named []string
+	for _, src := range t.sources {
+		// This package's own planted trees load nothing.
+		if src.test && !within(src.dir, "internal/archtest") {
+			named = append(named, literals(src.syntax)...)
+		}
+	}
+	err := fs.WalkDir(t.files, "configs", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path.Ext(name) == ".go" {
+			return err
+		}
+		folder := path.Dir(name)
+		byName := func(lit string) bool {
+			return path.Base(lit) == path.Base(name) ||
+				(folder != "configs" && (strings.HasSuffix(lit, folder) || strings.Contains(lit, folder+"/*")))
+		}
+		if !slices.ContainsFunc(named, byName) {
+			found = append(found, name+" is loaded by no test")
+		}
+		return nil
+	})
+	if err != nil {
+		found = append(found, fmt.Sprintf("cannot read configs: %v", err))
+	}
+	return found
+}
