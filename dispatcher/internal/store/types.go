@@ -78,6 +78,7 @@ type Task struct {
 	Attempts      int // allowed executions
 	HolderID      string
 	LastCode      protocol.Code // how the last failed attempt ended
+	CancelReason  task.Reason   // why it was withdrawn, empty unless CANCELLED
 	NextAttemptAt time.Time     // zero unless FAILED and a retry is to follow
 	ClaimedAt     time.Time     // the first claim, zero if none
 	Deadline      time.Time     // the run's barrier
