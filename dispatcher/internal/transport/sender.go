@@ -85,3 +85,11 @@ func (s *Sender) Clear(ctx context.Context, topic string) error {
 	}
 	return nil
 }
+
+// Text publishes one human line, which is not retained.
+func (s *Sender) Text(ctx context.Context, topic, line string) error {
+	if err := s.out.Publish(ctx, Outbound{Topic: topic, Payload: []byte(line)}); err != nil {
+		return fmt.Errorf("cannot publish on %s: %w", topic, err)
+	}
+	return nil
+}

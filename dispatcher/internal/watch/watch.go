@@ -1,0 +1,274 @@
+// Package watch lets people follow runs: it publishes the retained state of
+// each run, one event a store, and a human line a step.
+//
+// It only tells. Nothing depends on what it publishes, and it drops nothing
+// silently: what cannot be published is logged and overtaken by the next state.
+package watch
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"muster/dispatcher/internal/store"
+	"muster/dispatcher/internal/transport"
+	"muster/internal/protocol"
+	"muster/internal/task"
+)
+
+const (
+	// stateEvery is the shortest time between two states of one run: a fan-out
+	// of 100,000 must not publish 100,000 counts.
+	stateEvery = time.Second
+	// stateKept is how long the broker keeps the state of a closed run.
+	stateKept = 7 * 24 * time.Hour
+	// maxWaiting bounds the events that wait to be published; the oldest give
+	// way, and the retained state says what they would have said.
+	maxWaiting = 200_000
+)
+
+// Runs is what the watch reads.
+type Runs interface {
+	ListOpenRuns(ctx context.Context) ([]store.Run, error)
+	GetRun(ctx context.Context, runID string) (store.Run, error)
+	CountTasks(ctx context.Context, runID string) (map[task.Status]int, int, error)
+	CountOnline(ctx context.Context, runID string) (int, error)
+}
+
+// Watch follows the change feed. Create it with New.
+type Watch struct {
+	runs    Runs
+	sender  *transport.Sender
+	waiting func(runID string) int
+	log     *slog.Logger
+
+	mu     sync.Mutex
+	dirty  map[string]bool
+	events []store.Change
+	lost   int
+	wake   chan struct{}
+
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// New returns a watch that is not yet started. waiting tells how many claims of
+// a run wait for a slot.
+func New(runs Runs, sender *transport.Sender, waiting func(runID string) int, log *slog.Logger) *Watch {
+	return &Watch{runs: runs, sender: sender, waiting: waiting, log: log,
+		dirty: map[string]bool{}, wake: make(chan struct{}, 1)}
+}
+
+// Start publishes the state of every open run, then follows. It returns once
+// it follows.
+func (w *Watch) Start(ctx context.Context) error {
+	runs, err := w.runs.ListOpenRuns(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot list the open runs: %w", err)
+	}
+	w.mu.Lock()
+	for _, run := range runs {
+		w.dirty[run.RunID] = true
+	}
+	w.mu.Unlock()
+	loop, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	w.cancel, w.done = cancel, make(chan struct{})
+	go w.follow(loop)
+	w.signal()
+	return nil
+}
+
+// Stop ends the following. It may be called twice, or before Start.
+func (w *Watch) Stop() {
+	if w.cancel == nil {
+		return
+	}
+	w.cancel()
+	<-w.done
+}
+
+// Changed takes changes from the store's feed and returns at once.
+func (w *Watch) Changed(changes []store.Change) {
+	w.mu.Lock()
+	for _, c := range changes {
+		w.dirty[c.RunID] = true
+	}
+	w.events = append(w.events, changes...)
+	if over := len(w.events) - maxWaiting; over > 0 {
+		w.events = append([]store.Change(nil), w.events[over:]...)
+		w.lost += over
+	}
+	w.mu.Unlock()
+	w.signal()
+}
+
+// Refresh asks for a new state of every open run, for example because a
+// terminal came or went.
+func (w *Watch) Refresh(ctx context.Context) error {
+	runs, err := w.runs.ListOpenRuns(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot list the open runs: %w", err)
+	}
+	w.mu.Lock()
+	for _, run := range runs {
+		w.dirty[run.RunID] = true
+	}
+	w.mu.Unlock()
+	w.signal()
+	return nil
+}
+
+func (w *Watch) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (w *Watch) follow(ctx context.Context) {
+	defer close(w.done)
+	pace := time.NewTimer(0)
+	defer pace.Stop()
+	due := true
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.wake:
+		case <-pace.C:
+			due = true
+		}
+		w.publishEvents(ctx)
+		if due && w.publishStates(ctx) {
+			due = false
+			pace.Reset(stateEvery)
+		}
+	}
+}
+
+func (w *Watch) publishEvents(ctx context.Context) {
+	w.mu.Lock()
+	events, lost := w.events, w.lost
+	w.events, w.lost = nil, 0
+	w.mu.Unlock()
+	if lost > 0 {
+		w.log.Warn("too many events wait to be published; the oldest were dropped", "dropped", lost)
+	}
+	for _, c := range events {
+		if ctx.Err() != nil {
+			return
+		}
+		w.publishEvent(ctx, c)
+	}
+}
+
+func (w *Watch) publishEvent(ctx context.Context, c store.Change) {
+	topics := w.sender.Topics()
+	if c.Kind == store.TaskMoved && c.Task != nil {
+		topic := topics.RunStore(c.RunID, c.Task.StoreID)
+		w.report(topic, w.sender.JSON(ctx, topic, w.storeEvent(c), transport.Options{}))
+		return
+	}
+	if line := Line(c); line != "" {
+		topic := topics.Run(c.RunID, protocol.RunText)
+		w.report(topic, w.sender.Text(ctx, topic, line))
+	}
+}
+
+func (w *Watch) storeEvent(c store.Change) protocol.StoreEvent {
+	e := protocol.StoreEvent{Meta: w.sender.Meta(), RunID: c.RunID, StoreID: c.Task.StoreID, TaskID: c.Task.TaskID,
+		Event: eventName(c), Status: c.Task.State.Status, Attempt: c.Task.State.Attempt, Terminal: c.Task.HolderID}
+	if c.Attempt != nil && c.Attempt.Failure != nil {
+		e.Code, e.Message = c.Attempt.Failure.Code, c.Attempt.Failure.Message
+	}
+	return e
+}
+
+func eventName(c store.Change) string {
+	switch c.Task.State.Status {
+	case task.Running:
+		return "granted"
+	case task.Succeeded:
+		return "succeeded"
+	case task.Cancelled:
+		return "cancelled"
+	case task.Failed:
+		if !c.Task.State.Settled {
+			return "attempt_failed"
+		}
+		return "failed"
+	case task.Pending:
+	}
+	return "offered"
+}
+
+// Line is the human line for a change of a run as a whole, or "".
+func Line(c store.Change) string {
+	switch c.Kind {
+	case store.RunCreated:
+		return fmt.Sprintf("Run %s started: %s at %d stores, the report comes at %s.",
+			c.RunID, c.Run.Job, c.Run.Targets, c.Run.BarrierAt.Format(time.RFC3339))
+	case store.RevisionReady:
+		return fmt.Sprintf("Run %s: revision %d of the report is ready.", c.RunID, c.Revision)
+	case store.RunClosed:
+		return fmt.Sprintf("Run %s is closed: nothing more is taken in.", c.RunID)
+	case store.TaskMoved:
+	}
+	return ""
+}
+
+// publishStates publishes the state of every run that changed and reports
+// whether there was one.
+func (w *Watch) publishStates(ctx context.Context) bool {
+	w.mu.Lock()
+	dirty := w.dirty
+	w.dirty = map[string]bool{}
+	w.mu.Unlock()
+	for runID := range dirty {
+		if ctx.Err() != nil {
+			return true
+		}
+		topic := w.sender.Topics().Run(runID, protocol.RunState)
+		state, err := w.State(ctx, runID)
+		if err != nil {
+			w.report(topic, err)
+			continue
+		}
+		opts := transport.Options{Retain: true}
+		if state.Phase == protocol.PhaseClosed {
+			opts.Expiry = stateKept
+		}
+		w.report(topic, w.sender.JSON(ctx, topic, state, opts))
+	}
+	return len(dirty) > 0
+}
+
+// State is how a run stands now. It fails with store.ErrNotFound for a run that
+// does not exist.
+func (w *Watch) State(ctx context.Context, runID string) (protocol.RunStateReport, error) {
+	run, err := w.runs.GetRun(ctx, runID)
+	if err != nil {
+		return protocol.RunStateReport{}, fmt.Errorf("cannot read run %s: %w", runID, err)
+	}
+	tasks, _, err := w.runs.CountTasks(ctx, runID)
+	if err != nil {
+		return protocol.RunStateReport{}, fmt.Errorf("cannot count the tasks of run %s: %w", runID, err)
+	}
+	online, err := w.runs.CountOnline(ctx, runID)
+	if err != nil {
+		return protocol.RunStateReport{}, fmt.Errorf("cannot count who is online in run %s: %w", runID, err)
+	}
+	return protocol.RunStateReport{
+		Meta: w.sender.Meta(), RunID: run.RunID, Job: run.Job, Phase: run.Phase(), Targets: run.Targets,
+		Tasks: tasks, Online: online, Waiting: w.waiting(runID),
+		BarrierAt: protocol.At(run.BarrierAt), MakeupTo: protocol.At(run.MakeupUntil), Revision: run.Revision,
+	}, nil
+}
+
+func (w *Watch) report(topic string, err error) {
+	if err != nil {
+		w.log.Warn("cannot publish", "topic", topic, "error", err)
+	}
+}

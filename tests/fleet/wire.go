@@ -1,0 +1,230 @@
+package fleet
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/mochi-mqtt/server/v2/packets"
+)
+
+// readBuffer and keepAlive keep a connection small and quiet: thousands of
+// them live in one process.
+const (
+	readBuffer = 2 << 10
+	keepAlive  = 120
+)
+
+// Message is what a Conn receives.
+type Message struct {
+	Topic    string
+	Payload  []byte
+	Retained bool
+}
+
+// Conn is a lean MQTT 5 connection: clean start, QoS 1 both ways, one reading
+// goroutine. Publish does not wait for its acknowledgement; Acked counts them.
+type Conn struct {
+	net     net.Conn
+	receive func(Message)
+
+	mu     sync.Mutex
+	out    bytes.Buffer
+	nextID uint16
+	acks   map[uint16]chan packets.Packet
+	closed bool
+	done   chan struct{}
+}
+
+// Dial connects as user with the client id of the same text and calls receive,
+// from one goroutine, for every message.
+func Dial(ctx context.Context, addr, user, password string, receive func(Message)) (*Conn, error) {
+	var dialer net.Dialer
+	raw, err := dialer.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("cannot dial: %w", err)
+	}
+	c := &Conn{net: raw, receive: receive, acks: map[uint16]chan packets.Packet{}, done: make(chan struct{})}
+	if err := c.connect(ctx, user, password); err != nil {
+		return nil, errors.Join(err, raw.Close())
+	}
+	return c, nil
+}
+
+func (c *Conn) connect(ctx context.Context, user, password string) error {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(30 * time.Second)
+	}
+	if err := c.net.SetDeadline(deadline); err != nil {
+		return fmt.Errorf("cannot set a deadline: %w", err)
+	}
+	pk := packets.Packet{
+		ProtocolVersion: 5,
+		FixedHeader:     packets.FixedHeader{Type: packets.Connect},
+		Connect: packets.ConnectParams{
+			ProtocolName: []byte("MQTT"), Clean: true, Keepalive: keepAlive, ClientIdentifier: user,
+			UsernameFlag: true, Username: []byte(user),
+			PasswordFlag: password != "", Password: []byte(password),
+		},
+	}
+	if err := c.write(func(b *bytes.Buffer) error { return pk.ConnectEncode(b) }); err != nil {
+		return err
+	}
+	r := bufio.NewReaderSize(c.net, readBuffer)
+	ack, err := readPacket(r)
+	if err != nil {
+		return fmt.Errorf("cannot read the CONNACK: %w", err)
+	}
+	if ack.FixedHeader.Type != packets.Connack || ack.ReasonCode != 0 {
+		return fmt.Errorf("the broker refused the connection with code 0x%02x", ack.ReasonCode)
+	}
+	if err := c.net.SetDeadline(time.Time{}); err != nil {
+		return fmt.Errorf("cannot clear the deadline: %w", err)
+	}
+	go c.read(r)
+	return nil
+}
+
+// Subscribe subscribes with QoS 1 and waits for the answer.
+func (c *Conn) Subscribe(ctx context.Context, filters ...string) error {
+	pk := packets.Packet{ProtocolVersion: 5, FixedHeader: packets.FixedHeader{Type: packets.Subscribe, Qos: 1}}
+	for _, f := range filters {
+		pk.Filters = append(pk.Filters, packets.Subscription{Filter: f, Qos: 1})
+	}
+	answer := make(chan packets.Packet, 1)
+	c.mu.Lock()
+	pk.PacketID = c.packetID()
+	c.acks[pk.PacketID] = answer
+	c.mu.Unlock()
+	if err := c.write(func(b *bytes.Buffer) error { return pk.SubscribeEncode(b) }); err != nil {
+		return err
+	}
+	select {
+	case ack := <-answer:
+		for i, code := range ack.ReasonCodes {
+			if code >= 0x80 {
+				return fmt.Errorf("the broker refused the subscription to %s with code 0x%02x", filters[i], code)
+			}
+		}
+		return nil
+	case <-c.done:
+		return errors.New("the connection ended before the SUBACK")
+	case <-ctx.Done():
+		return fmt.Errorf("no SUBACK: %w", ctx.Err())
+	}
+}
+
+// Publish sends one message with QoS 1 and does not wait.
+func (c *Conn) Publish(topic string, payload []byte) error {
+	c.mu.Lock()
+	id := c.packetID()
+	c.mu.Unlock()
+	pk := packets.Packet{ProtocolVersion: 5, TopicName: topic, Payload: payload, PacketID: id,
+		FixedHeader: packets.FixedHeader{Type: packets.Publish, Qos: 1}}
+	return c.write(func(b *bytes.Buffer) error { return pk.PublishEncode(b) })
+}
+
+// Close cuts the connection without a DISCONNECT and waits for the reader.
+func (c *Conn) Close() {
+	c.net.Close() //nolint:errcheck // cutting is the purpose
+	<-c.done
+}
+
+// Done is closed when the connection has ended.
+func (c *Conn) Done() <-chan struct{} { return c.done }
+
+// packetID returns the next id that is not awaited; c.mu is held.
+func (c *Conn) packetID() uint16 {
+	for {
+		c.nextID++
+		if _, taken := c.acks[c.nextID]; c.nextID != 0 && !taken {
+			return c.nextID
+		}
+	}
+}
+
+func (c *Conn) write(encode func(*bytes.Buffer) error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.out.Reset()
+	if err := encode(&c.out); err != nil {
+		return fmt.Errorf("cannot encode: %w", err)
+	}
+	if _, err := c.net.Write(c.out.Bytes()); err != nil {
+		return fmt.Errorf("cannot write: %w", err)
+	}
+	return nil
+}
+
+func (c *Conn) read(r *bufio.Reader) {
+	defer close(c.done)
+	ping := time.AfterFunc(keepAlive/2*time.Second, c.ping)
+	defer ping.Stop()
+	for {
+		pk, err := readPacket(r)
+		if err != nil {
+			return
+		}
+		switch pk.FixedHeader.Type {
+		case packets.Publish:
+			c.receive(Message{Topic: pk.TopicName, Payload: pk.Payload, Retained: pk.FixedHeader.Retain})
+			if pk.FixedHeader.Qos == 1 {
+				ack := packets.Packet{ProtocolVersion: 5, PacketID: pk.PacketID, FixedHeader: packets.FixedHeader{Type: packets.Puback}}
+				if c.write(func(b *bytes.Buffer) error { return ack.PubackEncode(b) }) != nil {
+					return
+				}
+			}
+		case packets.Suback:
+			c.mu.Lock()
+			answer := c.acks[pk.PacketID]
+			delete(c.acks, pk.PacketID)
+			c.mu.Unlock()
+			if answer != nil {
+				answer <- pk
+			}
+		case packets.Pingresp:
+			ping.Reset(keepAlive / 2 * time.Second)
+		}
+	}
+}
+
+func (c *Conn) ping() {
+	pk := packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Pingreq}}
+	_ = c.write(func(b *bytes.Buffer) error { return pk.PingreqEncode(b) }) // a dead connection ends the reader
+}
+
+func readPacket(r *bufio.Reader) (packets.Packet, error) {
+	pk := packets.Packet{ProtocolVersion: 5}
+	first, err := r.ReadByte()
+	if err != nil {
+		return pk, err
+	}
+	if err := pk.FixedHeader.Decode(first); err != nil {
+		return pk, err
+	}
+	if pk.FixedHeader.Remaining, _, err = packets.DecodeLength(r); err != nil {
+		return pk, err
+	}
+	body := make([]byte, pk.FixedHeader.Remaining)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return pk, err
+	}
+	switch pk.FixedHeader.Type {
+	case packets.Connack:
+		err = pk.ConnackDecode(body)
+	case packets.Publish:
+		err = pk.PublishDecode(body)
+	case packets.Suback:
+		err = pk.SubackDecode(body)
+	case packets.Puback:
+		err = pk.PubackDecode(body)
+	}
+	return pk, err
+}
