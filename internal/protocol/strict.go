@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"reflect"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -22,16 +20,16 @@ const (
 	MaxKeys = 65_536
 )
 
-// Decode is the one way a payload becomes a value. It strips a UTF-8 byte
-// order mark and white space, then refuses, with an *Error: an empty document
-// (EMPTY_PAYLOAD), more than limit bytes (TOO_LARGE), and (BAD_JSON) UTF-16,
-// bad UTF-8, depth over MaxDepth, duplicate keys or keys equal but for case,
-// numbers over MaxLiteral characters or outside float64, and anything after the
-// document. A value that does not fit dst is refused with SCHEMA and its path.
-// Unknown members are ignored.
+// Decode is the one way a payload becomes a value. It applies Scan, refuses a
+// member whose name differs from one of dst's only in case (BAD_JSON), because
+// encoding/json would take it for that one, and refuses a value that does not
+// fit dst (SCHEMA with its path). Other unknown members are ignored.
 func Decode(data []byte, limit int, dst any) error {
 	clean, err := Scan(data, limit)
 	if err != nil {
+		return err
+	}
+	if err := checkSpelling(clean, reflect.TypeOf(dst)); err != nil {
 		return err
 	}
 	if err := json.Unmarshal(clean, dst); err != nil {
@@ -40,9 +38,12 @@ func Decode(data []byte, limit int, dst any) error {
 	return nil
 }
 
-// Scan applies every check of Decode that needs no destination and returns the
-// document without byte order mark and surrounding white space. The returned
-// bytes alias data.
+// Scan strips a UTF-8 byte order mark and white space and returns the document
+// that is left; it aliases data. It refuses, with an *Error: an empty document
+// (EMPTY_PAYLOAD), more than limit bytes (TOO_LARGE), and (BAD_JSON) UTF-16,
+// bad UTF-8, half a surrogate pair, depth over MaxDepth, duplicate member names
+// or names equal but for case, numbers over MaxLiteral characters or outside
+// float64, and anything after the document.
 func Scan(data []byte, limit int) ([]byte, error) {
 	if len(data) > limit {
 		return nil, &Error{Code: CodeTooLarge,
@@ -51,9 +52,9 @@ func Scan(data []byte, limit int) ([]byte, error) {
 			Hint:      "send less, or split the request"}
 	}
 	if kind := foreignEncoding(data); kind != "" {
-		return nil, badJSON("", "the payload is "+kind+", not UTF-8", "save the file as UTF-8 and send it again")
+		return nil, badJSON("", "the payload is "+kind+", not UTF-8", "消息是 "+kind+" 编码，应为 UTF-8", "save the file as UTF-8 and send it again")
 	}
-	clean := bytes.TrimSpace(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
+	clean := bytes.Trim(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")), " \t\r\n")
 	if len(clean) == 0 {
 		return nil, &Error{Code: CodeEmptyPayload,
 			Message:   "the payload is empty",
@@ -61,16 +62,20 @@ func Scan(data []byte, limit int) ([]byte, error) {
 			Hint:      `mosquitto_rr sends nothing with -f or -s; use -m "$(cat file)"`}
 	}
 	if !utf8.Valid(clean) {
-		return nil, badJSON("", "the payload is not valid UTF-8", "save the file as UTF-8 and send it again")
+		return nil, badJSON("", "the payload is not valid UTF-8", "消息不是有效的 UTF-8", "save the file as UTF-8 and send it again")
 	}
-	if err := scanDocument(clean); err != nil {
+	if !json.Valid(clean) {
+		return nil, syntaxError(clean)
+	}
+	s := scanner{data: clean}
+	if err := s.document(); err != nil {
 		return nil, err
 	}
 	return clean, nil
 }
 
-func badJSON(path, message, hint string) *Error {
-	return &Error{Code: CodeBadJSON, Path: path, Message: message, MessageZh: "消息不是有效的 JSON：" + message, Hint: hint}
+func badJSON(path, message, messageZh, hint string) *Error {
+	return &Error{Code: CodeBadJSON, Path: path, Message: message, MessageZh: messageZh, Hint: hint}
 }
 
 // foreignEncoding recognises UTF-16 by its byte order mark or by a NUL beside
@@ -88,145 +93,34 @@ func foreignEncoding(data []byte) string {
 	return ""
 }
 
-// frame is one open object or array during the scan.
-type frame struct {
-	keys  map[string]struct{} // nil in an array; lower-cased names in an object
-	name  string              // the member the scan is in
-	index int
-	key   bool // the next string is a member name
-}
-
-func scanDocument(data []byte) error {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.UseNumber()
-	var stack []*frame
-	for {
-		token, err := dec.Token()
-		if errors.Is(err, io.EOF) && len(stack) == 0 {
-			return nil
-		}
-		if err != nil {
-			return syntaxError(err, data, dec.InputOffset(), stack)
-		}
-		if stack, err = scanToken(stack, token); err != nil {
-			return err
-		}
-		if len(stack) == 0 {
-			return onlySpaceAfter(data[dec.InputOffset():])
+// syntaxError says where and why a document is no JSON. It is called for those
+// alone.
+func syntaxError(data []byte) *Error {
+	var (
+		value  json.RawMessage
+		syntax *json.SyntaxError
+		offset = len(data)
+		why    = "the document ends too early"
+	)
+	if err := json.Unmarshal(data, &value); errors.As(err, &syntax) {
+		offset = min(int(syntax.Offset), len(data))
+		if text := syntax.Error(); text != "unexpected end of JSON input" {
+			why = text
 		}
 	}
-}
-
-func scanToken(stack []*frame, token json.Token) ([]*frame, error) {
-	switch v := token.(type) {
-	case json.Delim:
-		switch v {
-		case '{', '[':
-			if len(stack) >= MaxDepth {
-				return nil, badJSON(pointer(stack), fmt.Sprintf("it is nested deeper than %d levels", MaxDepth), "flatten the document")
-			}
-			f := &frame{}
-			if v == '{' {
-				f.keys, f.key = map[string]struct{}{}, true
-			}
-			return append(stack, f), nil
-		default:
-			stack = stack[:len(stack)-1]
-		}
-	case string:
-		if f := top(stack); f != nil && f.key {
-			return stack, f.enter(v, stack)
-		}
-	case json.Number:
-		if err := checkNumber(v, stack); err != nil {
-			return nil, err
-		}
+	if strings.Contains(why, "after top-level value") {
+		return badJSON("", "something follows the document", "JSON 文档之后还有多余内容", "send one JSON document a message")
 	}
-	if f := top(stack); f != nil {
-		f.index++
-		f.key = f.keys != nil
-	}
-	return stack, nil
-}
-
-func (f *frame) enter(name string, stack []*frame) error {
-	f.name, f.key = name, false
-	folded := strings.ToLower(name)
-	if _, twice := f.keys[folded]; twice {
-		return badJSON(pointer(stack), "the member "+strconv.Quote(clip(name))+" stands twice (names that differ only in case count as one)",
-			"keep one of them")
-	}
-	if len(f.keys) >= MaxKeys {
-		return badJSON(pointer(stack), fmt.Sprintf("an object has more than %d members", MaxKeys), "split the document")
-	}
-	f.keys[folded] = struct{}{}
-	return nil
-}
-
-func top(stack []*frame) *frame {
-	if len(stack) == 0 {
-		return nil
-	}
-	return stack[len(stack)-1]
-}
-
-func checkNumber(n json.Number, stack []*frame) error {
-	if len(n) > MaxLiteral {
-		return badJSON(pointer(stack), fmt.Sprintf("a number has %d characters; at most %d are taken", len(n), MaxLiteral), "send it as a string")
-	}
-	if _, err := strconv.ParseFloat(string(n), 64); err != nil {
-		return badJSON(pointer(stack), "the number "+string(n)+" is out of range", "send a finite number below 1.8e308")
-	}
-	return nil
-}
-
-func onlySpaceAfter(rest []byte) error {
-	if len(bytes.TrimSpace(rest)) > 0 {
-		return badJSON("", "something follows the document", "send one JSON document a message")
-	}
-	return nil
-}
-
-func syntaxError(err error, data []byte, offset int64, stack []*frame) error {
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
-		offset = syntax.Offset
-	}
-	line := 1 + bytes.Count(data[:min(int(offset), len(data))], []byte("\n"))
-	message := strings.TrimPrefix(err.Error(), "json: ")
-	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		message = "the document ends too early"
-	}
-	return badJSON(pointer(stack), fmt.Sprintf("line %d, byte %d: %s", line, offset, message), "check the document with a JSON tool")
-}
-
-func pointer(stack []*frame) string {
-	var b strings.Builder
-	for _, f := range stack {
-		b.WriteByte('/')
-		if f.keys != nil {
-			b.WriteString(strings.NewReplacer("~", "~0", "/", "~1").Replace(clip(f.name)))
-		} else {
-			b.WriteString(strconv.Itoa(f.index))
-		}
-	}
-	return strings.TrimSuffix(b.String(), "/")
-}
-
-// clip keeps an error line short whatever a sender put into a name.
-func clip(s string) string {
-	const most = 64
-	if len(s) <= most {
-		return s
-	}
-	cut := most
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + "…"
+	line := 1 + bytes.Count(data[:offset], []byte("\n"))
+	return badJSON("", fmt.Sprintf("line %d, byte %d: %s", line, offset, why),
+		fmt.Sprintf("不是有效的 JSON：第 %d 行，第 %d 字节：%s", line, offset, why), "check the document with a JSON tool")
 }
 
 func unmarshalError(err error) error {
+	var refusal *Error
+	if errors.As(err, &refusal) {
+		return refusal
+	}
 	var typeErr *json.UnmarshalTypeError
 	if errors.As(err, &typeErr) {
 		path := ""
@@ -239,7 +133,9 @@ func unmarshalError(err error) error {
 			MessageZh: fmt.Sprintf("字段 %s 的类型不对：应为 %s", path, want),
 			Hint:      "see the message's schema"}
 	}
-	return badJSON("", strings.TrimPrefix(err.Error(), "json: "), "check the document with a JSON tool")
+	why := clip(strings.TrimPrefix(err.Error(), "json: "))
+	return &Error{Code: CodeSchema, Message: "a value does not fit: " + why, MessageZh: "字段值不符合要求：" + why,
+		Hint: "see the message's schema"}
 }
 
 func jsonName(t reflect.Type) string {

@@ -1,0 +1,188 @@
+package schema
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/xeipuuv/gojsonschema"
+
+	"muster/internal/protocol"
+)
+
+const (
+	// maxLines bounds the lines of one refusal: more help nobody.
+	maxLines = 20
+	// maxText bounds what a line repeats of a document or a schema, in bytes.
+	maxText = 120
+	// separator cannot occur in a member name, because documents are UTF-8.
+	separator = "\xff"
+)
+
+// fault is one line of a refusal.
+type fault struct {
+	pointer  string
+	reason   string
+	reasonZh string
+}
+
+func (s *Schema) refusal(list []fault) *protocol.Error {
+	en, zh := make([]string, 0, len(list)), make([]string, 0, len(list))
+	for _, f := range list[:min(len(list), maxLines)] {
+		en = append(en, orDocument(f.pointer, "document")+": "+f.reason)
+		zh = append(zh, orDocument(f.pointer, "整个文档")+"："+f.reasonZh)
+	}
+	return &protocol.Error{
+		Code:      protocol.CodeSchema,
+		Path:      list[0].pointer,
+		Message:   strings.Join(en, "\n"),
+		MessageZh: strings.Join(zh, "\n"),
+		Hint:      "see the schema " + s.name,
+	}
+}
+
+func orDocument(pointer, word string) string {
+	if pointer == "" {
+		return word
+	}
+	return pointer
+}
+
+// faults turns the library's errors into sorted lines without repetition.
+// Lines that only say that a part failed go when the part's own line is there.
+func faults(errs []gojsonschema.ResultError) []fault {
+	var out, framing []fault
+	for _, e := range errs {
+		f := fault{pointer: pointerOf(e)}
+		f.reason, f.reasonZh = reasonOf(e)
+		switch e.Type() {
+		case "number_all_of", "condition_then", "condition_else":
+			framing = append(framing, f)
+		default:
+			out = append(out, f)
+		}
+	}
+	if len(out) == 0 {
+		out = framing
+	}
+	slices.SortFunc(out, func(a, b fault) int {
+		if c := strings.Compare(a.pointer, b.pointer); c != 0 {
+			return c
+		}
+		return strings.Compare(a.reason, b.reason)
+	})
+	return slices.Compact(out)
+}
+
+func pointerOf(e gojsonschema.ResultError) string {
+	var b strings.Builder
+	levels := strings.Split(e.Context().String(separator), separator)
+	for _, level := range levels[1:] {
+		b.WriteString("/" + escape(clip(level)))
+	}
+	switch e.Type() {
+	case "required", "additional_property_not_allowed", "invalid_property_pattern", "invalid_property_name":
+		if name, ok := e.Details()["property"].(string); ok {
+			b.WriteString("/" + escape(clip(name)))
+		}
+	}
+	return b.String()
+}
+
+// reasonOf words one error in English and Chinese. The names of types and
+// words of the schema stay as they are: they are what must be typed.
+func reasonOf(e gojsonschema.ResultError) (en, zh string) {
+	detail := func(key string) string { return clip(fmt.Sprint(e.Details()[key])) }
+	switch e.Type() {
+	case "required":
+		return "is required", "缺少必填字段"
+	case "additional_property_not_allowed", "invalid_property_pattern":
+		return "is not allowed", "不允许出现该字段"
+	case "invalid_type":
+		want := typeWords(detail("expected"))
+		return "must be " + want + ", not " + detail("given"), "类型应为 " + want + "，实际为 " + detail("given")
+	case "const":
+		return "must be " + detail("allowed"), "必须是 " + detail("allowed")
+	case "enum":
+		return "must be one of " + detail("allowed"), "必须是以下之一：" + detail("allowed")
+	case "pattern":
+		return "must match " + detail("pattern"), "格式必须符合 " + detail("pattern")
+	case "format":
+		return "must be a valid " + detail("format"), "不是有效的 " + detail("format")
+	case "number_gte":
+		return "must be at least " + detail("min"), "不能小于 " + detail("min")
+	case "number_gt":
+		return "must be more than " + detail("min"), "必须大于 " + detail("min")
+	case "number_lte":
+		return "must be at most " + detail("max"), "不能大于 " + detail("max")
+	case "number_lt":
+		return "must be less than " + detail("max"), "必须小于 " + detail("max")
+	case "multiple_of":
+		return "must be a multiple of " + detail("multiple"), "必须是 " + detail("multiple") + " 的倍数"
+	}
+	return sizeReason(e, detail)
+}
+
+func sizeReason(e gojsonschema.ResultError, detail func(string) string) (en, zh string) {
+	switch e.Type() {
+	case "string_gte":
+		return "must have at least " + detail("min") + " characters", "至少 " + detail("min") + " 个字符"
+	case "string_lte":
+		return "must have at most " + detail("max") + " characters", "最多 " + detail("max") + " 个字符"
+	case "array_min_items":
+		return "must have at least " + detail("min") + " items", "至少 " + detail("min") + " 项"
+	case "array_max_items":
+		return "must have at most " + detail("max") + " items", "最多 " + detail("max") + " 项"
+	case "array_min_properties":
+		return "must have at least " + detail("min") + " members", "至少 " + detail("min") + " 个字段"
+	case "array_max_properties":
+		return "must have at most " + detail("max") + " members", "最多 " + detail("max") + " 个字段"
+	case "unique":
+		return "items " + detail("i") + " and " + detail("j") + " are equal", "第 " + detail("i") + " 项与第 " + detail("j") + " 项重复"
+	case "array_no_additional_items":
+		return "has too many items", "数组项过多"
+	case "contains":
+		return "must contain a fitting item", "缺少符合要求的项"
+	case "missing_dependency":
+		return "needs " + detail("dependency") + " beside it", "还需要字段 " + detail("dependency")
+	case "number_any_of", "number_one_of":
+		return "fits none or several of the allowed forms", "不符合（或同时符合多种）允许的形式"
+	case "number_not", "false":
+		return "is not allowed", "不允许"
+	case "invalid_property_name":
+		return "is no allowed name", "字段名不符合要求"
+	}
+	return "does not fit the schema", "不符合格式要求"
+}
+
+// typeWords turns the library's list of types, "string,null" or "[string,null]",
+// into words.
+func typeWords(list string) string {
+	list = strings.Trim(list, "[]")
+	return strings.ReplaceAll(list, ",", " or ")
+}
+
+func clip(s string) string {
+	if len(s) <= maxText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxText], "") + "…"
+}
+
+var dateTimePattern = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?(Z|[+-]\d{2}:\d{2})$`)
+
+// dateTime is RFC 3339, section 5.6, date-time in capitals and without leap
+// seconds.
+type dateTime struct{}
+
+// IsFormat reports whether input is a date-time.
+func (dateTime) IsFormat(input any) bool {
+	text, ok := input.(string)
+	if !ok || !dateTimePattern.MatchString(text) {
+		return false
+	}
+	_, err := time.Parse(time.RFC3339, text)
+	return err == nil
+}

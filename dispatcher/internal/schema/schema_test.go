@@ -1,0 +1,228 @@
+package schema_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"muster/dispatcher/internal/schema"
+	"muster/internal/protocol"
+)
+
+const head = `"$schema":"http://json-schema.org/draft-07/schema#"`
+
+func compile(t *testing.T, body string) *schema.Schema {
+	t.Helper()
+	s, err := schema.Compile("test", []byte("{"+head+","+body+"}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// doubled defines d0 to d<levels>, each of which uses the next one twice.
+func doubled(levels int) string {
+	var b strings.Builder
+	b.WriteString(`"$ref":"#/definitions/d0","definitions":{`)
+	for i := range levels {
+		fmt.Fprintf(&b, `"d%d":{"allOf":[{"$ref":"#/definitions/d%d"},{"$ref":"#/definitions/d%d"}]},`, i, i+1, i+1)
+	}
+	fmt.Fprintf(&b, `"d%d":{"type":"string"}}`, levels)
+	return b.String()
+}
+
+func TestHostileSchemasAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ doc, want string }{
+		"no $schema":            {`{"type":"object"}`, `/$schema: must be`},
+		"draft 4":               {`{"$schema":"http://json-schema.org/draft-04/schema#"}`, `/$schema: must be`},
+		"2020-12":               {`{"$schema":"https://json-schema.org/draft/2020-12/schema"}`, `/$schema: must be`},
+		"$schema below":         {`{` + head + `,"not":{` + head + `}}`, `/not/$schema: may stand at the root alone`},
+		"unknown keyword":       {`{` + head + `,"minlength":3}`, `/minlength: is no keyword of draft-07`},
+		"draft 4 id":            {`{` + head + `,"id":"x"}`, `/id: is no keyword of draft-07`},
+		"$id below":             {`{` + head + `,"not":{"$id":"#a"}}`, `/not/$id: may stand at the root alone`},
+		"$defs":                 {`{` + head + `,"$defs":{}}`, `/$defs: is no keyword of draft-07`},
+		"not an object":         {`[]`, `a schema file must be an object`},
+		"true":                  {`true`, `a schema file must be an object`},
+		"remote reference":      {`{` + head + `,"$ref":"http://127.0.0.1:1/x"}`, `/$ref: must start with #`},
+		"file reference":        {`{` + head + `,"items":{"$ref":"file:///etc/passwd"}}`, `/items/$ref: must start with #`},
+		"relative reference":    {`{` + head + `,"items":{"$ref":"other.json#/definitions/a"}}`, `/items/$ref: must start with #`},
+		"reference of a number": {`{` + head + `,"$ref":1}`, `/$ref: must start with #`},
+		"itself":                {`{` + head + `,"$ref":"#"}`, `the schema: refers to itself`},
+		"itself by a property":  {`{` + head + `,"properties":{"a":{"$ref":"#"}}}`, `refers to itself`},
+		"itself by the pointer": {`{` + head + `,"items":{"$ref":"#/items"}}`, `/items: refers to itself`},
+		"a loop of two": {`{` + head + `,"$ref":"#/definitions/a","definitions":{"a":{"$ref":"#/definitions/b"},"b":{"$ref":"#/definitions/a"}}}`,
+			`refers to itself`},
+		"a loop in allOf": {`{` + head + `,"allOf":[{"$ref":"#"}]}`, `refers to itself`},
+		"missing target":  {`{` + head + `,"$ref":"#/definitions/a"}`, `/$ref: no schema stands at #/definitions/a`},
+		"target in enum":  {`{` + head + `,"items":{"$ref":"#/enum/0"},"enum":[{}]}`, `/items/$ref: no schema stands at #/enum/0`},
+		"hijack by default": {`{` + head + `,"items":{"$ref":"#/definitions/a"},"default":{"$id":"#/definitions/a","$ref":"#"}}`,
+			`/items/$ref: no schema stands at #/definitions/a`},
+		"named anchor":       {`{` + head + `,"items":{"$ref":"#a"}}`, `is no JSON Pointer`},
+		"beside reference":   {`{` + head + `,"items":{"$ref":"#/definitions/a","maxLength":3},"definitions":{"a":true}}`, `/items: maxLength beside $ref would be ignored`},
+		"doubling":           {`{` + head + `,` + doubled(30) + `}`, `parts with every $ref written out`},
+		"unknown format":     {`{` + head + `,"type":"string","format":"phone"}`, `/format: "phone" is not checked`},
+		"format alone":       {`{` + head + `,"format":"date"}`, `needs "type":"string" beside it`},
+		"bound out of range": {`{` + head + `,"minimum":1e1000001}`, `BAD_JSON`},
+		"fraction as length": {`{` + head + `,"minLength":2.0}`, `minLength must be of an integer`},
+		"bad pattern":        {`{` + head + `,"pattern":"("}`, `pattern must be a valid regex`},
+		"bad definitions":    {`{` + head + `,"definitions":true}`, `/definitions: must be an object`},
+		"null as schema":     {`{` + head + `,"not":null}`, `/not: must be a schema`},
+		"empty allOf":        {`{` + head + `,"allOf":[]}`, `/allOf: must be a list of schemas`},
+		"zero multipleOf":    {`{` + head + `,"multipleOf":0}`, `must be strictly greater than 0`},
+		"unknown type":       {`{` + head + `,"type":"text"}`, `given: /text/`},
+		"key twice":          {`{` + head + `,"type":"string","type":"object"}`, `BAD_JSON`},
+		"deep":               {`{` + head + `,"not":` + strings.Repeat(`{"not":`, 100) + `true` + strings.Repeat(`}`, 101), `BAD_JSON`},
+		"empty":              {``, `EMPTY_PAYLOAD`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := schema.Compile("x.json", []byte(c.doc))
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "cannot compile schema x.json: ") {
+				t.Errorf("got %v, want ...%s", err, c.want)
+			}
+		})
+	}
+}
+
+func TestHarmlessSchemasCompile(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string]string{
+		"$id at the root":          `"$id":"https://example.com/a.json","items":{"$ref":"#/definitions/a"},"definitions":{"a":{"type":"string"}}`,
+		"reference to a property":  `"properties":{"a":{"type":"string"},"b":{"$ref":"#/properties/a"}}`,
+		"escaped names":            `"items":{"$ref":"#/definitions/a~1b%25"},"definitions":{"a/b%":{"type":"string"}}`,
+		"described reference":      `"items":{"$ref":"#/definitions/a","description":"d"},"definitions":{"a":true}`,
+		"properties named as keys": `"properties":{"$ref":{"type":"string"},"id":{"type":"string"},"$id":true,"enum":true,"properties":true}`,
+		"dependencies":             `"dependencies":{"a":["b"],"c":{"required":["d"]}}`,
+		"doubling a little":        doubled(8),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			compile(t, body)
+		})
+	}
+}
+
+func TestHostileDocumentsAreRefusedQuickly(t *testing.T) {
+	t.Parallel()
+	s := compile(t, `"properties":{
+		"e":{"enum":[1,"a"]},"c":{"const":1},"u":{"uniqueItems":true},
+		"n":{"type":"number","minimum":0,"maximum":10,"multipleOf":0.5},"i":{"type":"integer"}}`)
+	for name, c := range map[string]struct {
+		doc  string
+		code protocol.Code
+	}{
+		"enum 1e400":          {`{"e":1e400}`, protocol.CodeBadJSON},
+		"const 1e400":         {`{"c":-1e400}`, protocol.CodeBadJSON},
+		"unique 1e400":        {`{"u":[1e400,1]}`, protocol.CodeBadJSON},
+		"bound 1e1000001":     {`{"n":1e1000001}`, protocol.CodeBadJSON},
+		"tiny":                {`{"n":1e-1000001}`, protocol.CodeBadJSON},
+		"zero, huge exponent": {`{"n":0e1000001}`, protocol.CodeBadJSON},
+		"integer 1e999999999": {`{"i":1e999999999}`, protocol.CodeBadJSON},
+		"1 MB of digits":      {`{"n":` + strings.Repeat("7", 1<<20) + `}`, protocol.CodeTooLarge},
+		"300 KB of digits":    {`{"n":` + strings.Repeat("7", 300<<10) + `}`, protocol.CodeBadJSON},
+		"deep":                {strings.Repeat("[", 200_000), protocol.CodeBadJSON},
+		"deep and closed":     {strings.Repeat("[", 90_000) + strings.Repeat("]", 90_000), protocol.CodeBadJSON},
+		"key twice":           {`{"n":1,"n":2}`, protocol.CodeBadJSON},
+		"key in two cases":    {`{"n":1,"N":2}`, protocol.CodeBadJSON},
+		"trailing":            {`{} {}`, protocol.CodeBadJSON},
+		"bad UTF-8":           {"{\"n\":\"\xff\"}", protocol.CodeBadJSON},
+		"largest number":      {`{"n":1.7e308}`, protocol.CodeSchema},
+		"not unique":          {`{"u":[1,1.0]}`, protocol.CodeSchema},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			started := time.Now()
+			err := s.Validate([]byte(c.doc))
+			var refusal *protocol.Error
+			if !errors.As(err, &refusal) || refusal.Code != c.code {
+				t.Errorf("got %v, want %s", err, c.code)
+			}
+			if took := time.Since(started); took > 2*time.Second {
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
+}
+
+func TestRefusalNamesEveryFaultInOrder(t *testing.T) {
+	t.Parallel()
+	s := compile(t, `"type":"object","required":["b","a"],"additionalProperties":false,
+		"properties":{
+			"a":{"type":["integer","null"],"minimum":1,"maximum":10},"b":{"type":"string","maxLength":2,"pattern":"^x"},
+			"l":{"type":"array","minItems":1,"items":{"type":"object","properties":{"a/b~c":{"enum":["u","v"]}}}},
+			"t":{"type":"string","format":"date-time"}}`)
+	for name, c := range map[string]struct{ doc, path, want string }{
+		"required":    {`{}`, "/a", "/a: is required\n/b: is required"},
+		"type":        {`[]`, "", "document: must be object, not array"},
+		"null":        {`null`, "", "document: must be object, not null"},
+		"several":     {`{"a":0,"b":"yyy","c":1}`, "/a", "/a: must be at least 1\n/b: must have at most 2 characters\n/b: must match ^x\n/c: is not allowed"},
+		"union":       {`{"a":"1","b":"x"}`, "/a", "/a: must be integer or null, not string"},
+		"escaped":     {`{"a":1,"b":"x","l":[{},{"a/b~c":1}]}`, "/l/1/a~1b~0c", `/l/1/a~1b~0c: must be one of "u", "v"`},
+		"empty list":  {`{"a":1,"b":"x","l":[]}`, "/l", "/l: must have at least 1 items"},
+		"date alone":  {`{"a":1,"b":"x","t":"2026-09-17"}`, "/t", "/t: must be a valid date-time"},
+		"30 February": {`{"a":1,"b":"x","t":"2026-02-30T00:00:00Z"}`, "/t", "/t: must be a valid date-time"},
+		"no offset":   {`{"a":1,"b":"x","t":"2026-02-03T00:00:00"}`, "/t", "/t: must be a valid date-time"},
+		"dotted":      {`{"a":1,"b":"x","x.y":1}`, "/x.y", "/x.y: is not allowed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var refusal *protocol.Error
+			if !errors.As(s.Validate([]byte(c.doc)), &refusal) {
+				t.Fatal("it passed")
+			}
+			if refusal.Code != protocol.CodeSchema || refusal.Path != c.path || refusal.Message != c.want {
+				t.Errorf("got %s at %q:\n%s\nwant %q:\n%s", refusal.Code, refusal.Path, refusal.Message, c.path, c.want)
+			}
+			if refusal.MessageZh == "" || refusal.Hint != "see the schema test" {
+				t.Errorf("got messageZh %q, hint %q", refusal.MessageZh, refusal.Hint)
+			}
+		})
+	}
+	if err := s.Validate([]byte(`{"a":null,"b":"x","t":"2026-02-03T00:00:00.123+08:00"}`)); err != nil {
+		t.Errorf("a good document: %v", err)
+	}
+}
+
+func TestRefusalIsBounded(t *testing.T) {
+	t.Parallel()
+	s := compile(t, `"type":"object","additionalProperties":false`)
+	var doc strings.Builder
+	doc.WriteString("{")
+	for i := range 500 {
+		fmt.Fprintf(&doc, `"%s%03d":1,`, strings.Repeat("k", 400), i)
+	}
+	doc.WriteString(`"last":1}`)
+	var refusal *protocol.Error
+	if !errors.As(s.Validate([]byte(doc.String())), &refusal) {
+		t.Fatal("it passed")
+	}
+	if lines := strings.Count(refusal.Message, "\n") + 1; lines > 20 || len(refusal.Message) > 20*300 {
+		t.Errorf("%d lines, %d bytes", lines, len(refusal.Message))
+	}
+}
+
+func TestConcurrentUse(t *testing.T) {
+	t.Parallel()
+	s := compile(t, `"type":"object","required":["a"],"properties":{"a":{"$ref":"#/definitions/a"}},"definitions":{"a":{"type":"string","format":"date-time"}}`)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 200 {
+				if s.Validate([]byte(`{"a":"2026-02-03T00:00:00Z"}`)) != nil || s.Validate([]byte(`{"a":1}`)) == nil {
+					t.Error("wrong answer under load")
+					return
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for range 50 {
+			compile(t, `"type":"object"`)
+		}
+	})
+	wg.Wait()
+}

@@ -1,0 +1,103 @@
+package protocol
+
+import (
+	"encoding/json"
+	"reflect"
+	"strconv"
+	"strings"
+)
+
+// checkSpelling refuses members that encoding/json would take for a field of t
+// although their case differs. It descends only into structs, lists and maps;
+// a type that decodes itself is left alone.
+func checkSpelling(doc []byte, t reflect.Type) error {
+	return spelling(doc, t, "")
+}
+
+func spelling(doc []byte, t reflect.Type, path string) error {
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t == nil || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+		return nil
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+		return spellingOfMembers(doc, path, fieldsOf(t), nil)
+	case reflect.Map:
+		return spellingOfMembers(doc, path, nil, t.Elem())
+	case reflect.Slice, reflect.Array:
+		return spellingOfItems(doc, t.Elem(), path)
+	default:
+		return nil
+	}
+}
+
+func spellingOfItems(doc []byte, item reflect.Type, path string) error {
+	if !holdsStruct(item) {
+		return nil
+	}
+	var items []json.RawMessage
+	if json.Unmarshal(doc, &items) != nil {
+		return nil // the wrong type is found when the value is decoded
+	}
+	for i, value := range items {
+		if err := spelling(value, item, path+"/"+strconv.Itoa(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func spellingOfMembers(doc []byte, path string, fields map[string]reflect.Type, elem reflect.Type) error {
+	if elem != nil && !holdsStruct(elem) {
+		return nil
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(doc, &members) != nil {
+		return nil // the wrong type is found when the value is decoded
+	}
+	folded := make(map[string]string, len(fields))
+	for name := range fields {
+		folded[fold(name)] = name
+	}
+	for name, value := range members {
+		t := elem
+		if elem == nil {
+			known, isField := fields[name]
+			if meant, close := folded[fold(name)]; !isField && close {
+				return badJSON(path, "the member "+strconv.Quote(clip(name))+" must be spelled "+strconv.Quote(meant),
+					"字段 "+strconv.Quote(clip(name))+" 应写作 "+strconv.Quote(meant), "names are case-sensitive")
+			}
+			t = known
+		}
+		if err := spelling(value, t, path+"/"+escapePointer(clip(name))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// holdsStruct reports whether a value of t can hold members with fixed names.
+func holdsStruct(t reflect.Type) bool {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array || t.Kind() == reflect.Map {
+		t = t.Elem()
+	}
+	return t.Kind() == reflect.Struct
+}
+
+// fieldsOf lists the member names of a struct, embedded ones included.
+func fieldsOf(t reflect.Type) map[string]reflect.Type {
+	fields := map[string]reflect.Type{}
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if !f.IsExported() || name == "-" || (f.Anonymous && name == "") {
+			continue
+		}
+		if name == "" {
+			name = f.Name
+		}
+		fields[name] = f.Type
+	}
+	return fields
+}

@@ -1,0 +1,179 @@
+package protocol_test
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"muster/internal/protocol"
+)
+
+type inner struct {
+	Name string `json:"name"`
+}
+
+type outer struct {
+	inner
+	RunID string           `json:"runId"`
+	Count int              `json:"count"`
+	List  []inner          `json:"list"`
+	Map   map[string]inner `json:"map"`
+	One   *inner           `json:"one"`
+	Raw   json.RawMessage  `json:"raw"`
+}
+
+const limit = 64 << 10
+
+func TestDecodeRefusesWhatTheLibraryLetsPass(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		doc  string
+		code protocol.Code
+		path string
+		say  string
+	}{
+		"empty":                   {"", protocol.CodeEmptyPayload, "", "the payload is empty"},
+		"white space":             {" \r\n\t", protocol.CodeEmptyPayload, "", "the payload is empty"},
+		"byte order mark alone":   {"\ufeff\r\n", protocol.CodeEmptyPayload, "", "the payload is empty"},
+		"too large":               {strings.Repeat(" ", limit+1), protocol.CodeTooLarge, "", "the payload has 65537 bytes; at most 65536 are taken"},
+		"text":                    {"hello", protocol.CodeBadJSON, "", "line 1, byte 1: invalid character 'h' looking for beginning of value"},
+		"open":                    {"{\n\"a\":", protocol.CodeBadJSON, "", "line 2, byte 6: the document ends too early"},
+		"UTF-16 LE with mark":     {"\xff\xfe{\x00}\x00", protocol.CodeBadJSON, "", "the payload is UTF-16 (little endian), not UTF-8"},
+		"UTF-16 BE with mark":     {"\xfe\xff\x00{\x00}", protocol.CodeBadJSON, "", "the payload is UTF-16 (big endian), not UTF-8"},
+		"UTF-16 LE without mark":  {"{\x00}\x00", protocol.CodeBadJSON, "", "the payload is UTF-16 (little endian), not UTF-8"},
+		"UTF-16 BE without mark":  {"\x00{\x00}", protocol.CodeBadJSON, "", "the payload is UTF-16 (big endian), not UTF-8"},
+		"GBK":                     {"{\"name\":\"\xb5\xea\"}", protocol.CodeBadJSON, "", "the payload is not valid UTF-8"},
+		"no-break space before":   {"\u00a0{}", protocol.CodeBadJSON, "", "line 1, byte 1: invalid character 'Â' looking for beginning of value"},
+		"second document":         {"{} {}", protocol.CodeBadJSON, "", "something follows the document"},
+		"key twice":               {`{"a":{"b":1,"b":2}}`, protocol.CodeBadJSON, "/a", `the member "b" stands twice (names that differ only in case count as one)`},
+		"key in two cases":        {`{"a":1,"A":2}`, protocol.CodeBadJSON, "", `the member "A" stands twice (names that differ only in case count as one)`},
+		"key by escapes":          {`{"ab":1,"\u0061b":2}`, protocol.CodeBadJSON, "", `the member "ab" stands twice (names that differ only in case count as one)`},
+		"key with a long s":       {`{"status":1,"ſtatus":2}`, protocol.CodeBadJSON, "", `the member "ſtatus" stands twice (names that differ only in case count as one)`},
+		"key with a kelvin sign":  {`{"k":1,"` + "\u212a" + `":2}`, protocol.CodeBadJSON, "", `the member "` + "\u212a" + `" stands twice (names that differ only in case count as one)`},
+		"key in a list":           {`{"a/b":[{},{"c":1,"c":1}]}`, protocol.CodeBadJSON, "/a~1b/1", `the member "c" stands twice (names that differ only in case count as one)`},
+		"case of a field":         {`{"RunID":"r"}`, protocol.CodeBadJSON, "", `the member "RunID" must be spelled "runId"`},
+		"case of a promoted one":  {`{"NAME":"r"}`, protocol.CodeBadJSON, "", `the member "NAME" must be spelled "name"`},
+		"case in a list":          {`{"list":[{"name":"a"},{"Name":"b"}]}`, protocol.CodeBadJSON, "/list/1", `the member "Name" must be spelled "name"`},
+		"case in a map":           {`{"map":{"x":{"Name":"b"}}}`, protocol.CodeBadJSON, "/map/x", `the member "Name" must be spelled "name"`},
+		"case behind a pointer":   {`{"one":{"naMe":"b"}}`, protocol.CodeBadJSON, "/one", `the member "naMe" must be spelled "name"`},
+		"1e400":                   {`{"raw":[0,1e400]}`, protocol.CodeBadJSON, "/raw/1", "the number 1e400 is out of range"},
+		"1e-1000001":              {`{"raw":1e-1000001}`, protocol.CodeBadJSON, "/raw", "the number 1e-1000001 is out of range"},
+		"0e99999":                 {`{"raw":0e99999}`, protocol.CodeBadJSON, "/raw", "the number 0e99999 is out of range"},
+		"long number":             {`{"raw":` + strings.Repeat("1", 41) + `}`, protocol.CodeBadJSON, "/raw", "a number has 41 characters; at most 40 are taken"},
+		"deep":                    {strings.Repeat(`[`, 33) + strings.Repeat(`]`, 33), protocol.CodeBadJSON, strings.Repeat("/0", 32), "it is nested deeper than 32 levels"},
+		"high half":               {`{"name":"\ud800"}`, protocol.CodeBadJSON, "/name", "a string holds half a surrogate pair"},
+		"low half":                {`{"name":"\udc00"}`, protocol.CodeBadJSON, "/name", "a string holds half a surrogate pair"},
+		"two high halves":         {`{"name":"\ud83d\ud83d"}`, protocol.CodeBadJSON, "/name", "a string holds half a surrogate pair"},
+		"high half and a letter":  {`{"name":"\ud83dx"}`, protocol.CodeBadJSON, "/name", "a string holds half a surrogate pair"},
+		"high half and a newline": {`{"name":"\ud83d\n"}`, protocol.CodeBadJSON, "/name", "a string holds half a surrogate pair"},
+		"half in a key":           {`{"\uDFFF":1}`, protocol.CodeBadJSON, "", "a string holds half a surrogate pair"},
+		"wrong type":              {`{"count":"1"}`, protocol.CodeSchema, "/count", "it must be a whole number, not string"},
+		"fraction":                {`{"count":1.5}`, protocol.CodeSchema, "/count", "it must be a whole number, not number 1.5"},
+		"list for object":         {`[]`, protocol.CodeSchema, "", "it must be an object, not array"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var dst outer
+			var refusal *protocol.Error
+			if err := protocol.Decode([]byte(c.doc), limit, &dst); !errors.As(err, &refusal) {
+				t.Fatalf("got %v", err)
+			}
+			if refusal.Code != c.code || refusal.Path != c.path || refusal.Message != c.say {
+				t.Errorf("got %s %q %q\nwant %s %q %q", refusal.Code, refusal.Path, refusal.Message, c.code, c.path, c.say)
+			}
+			if refusal.MessageZh == "" || refusal.Hint == "" {
+				t.Errorf("got messageZh %q, hint %q", refusal.MessageZh, refusal.Hint)
+			}
+		})
+	}
+}
+
+func TestDecodeTakesGoodDocuments(t *testing.T) {
+	t.Parallel()
+	for name, doc := range map[string]string{
+		"plain":            `{"runId":"r","name":"n","unknown":{"RUNID":1}}`,
+		"mark and CRLF":    "\ufeff{\r\n\"runId\":\"r\",\"name\":\"n\"}\r\n",
+		"raw keeps keys":   `{"runId":"r","name":"n","raw":{"NAME":1,"runid":2}}`,
+		"pair":             `{"runId":"r","name":"n","x":"\ud83d\ude00\\ud800"}`,
+		"at the depth":     `{"runId":"r","name":"n","raw":` + strings.Repeat(`[`, 31) + strings.Repeat(`]`, 31) + `}`,
+		"numbers":          `{"runId":"r","name":"n","raw":[9007199254740993,1.0,-0,1e308,1E-300]}`,
+		"null":             `{"runId":"r","name":"n","list":null,"one":null,"map":null}`,
+		"same key, 2 deep": `{"runId":"r","name":"n","raw":[{"a":1},{"a":2}],"list":[{"name":"a"},{"name":"b"}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var dst outer
+			if err := protocol.Decode([]byte(doc), limit, &dst); err != nil {
+				t.Fatal(err)
+			}
+			if dst.RunID != "r" || dst.Name != "n" {
+				t.Errorf("got %+v", dst)
+			}
+		})
+	}
+}
+
+func TestOffersKeepTheirPromotedNames(t *testing.T) {
+	t.Parallel()
+	var refusal *protocol.Error
+	err := protocol.Decode([]byte(`{"TaskId":"t"}`), limit, &protocol.Offer{})
+	if !errors.As(err, &refusal) || refusal.Message != `the member "TaskId" must be spelled "taskId"` {
+		t.Errorf("got %v", err)
+	}
+}
+
+// FuzzScan holds Scan against the library: what passes is valid, and survives
+// a round trip through Go values without loss.
+func FuzzScan(f *testing.F) {
+	for _, seed := range []string{`{"a":[1,2.50,"\ud83d\ude00",null]}`, `{"a":1,"A":2}`, `"\ud800"`, `1e400`, `[[[]]]`, "\ufeff{}",
+		`{"\u0061":1,"a":1}`, `{"ſ":1,"s":1}`, `-0.0e+00`, `{"a":{"b":[{"c":"\\"}]}}`, "{\x00}\x00", `"\u00zz"`, `"a\`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		clean, err := protocol.Scan(data, 1<<16)
+		if err != nil {
+			var refusal *protocol.Error
+			if !errors.As(err, &refusal) || refusal.Code == "" || refusal.Message == "" || refusal.MessageZh == "" {
+				t.Fatalf("an unworded refusal: %v", err)
+			}
+			if !utf8.ValidString(refusal.Message) || !utf8.ValidString(refusal.Path) {
+				t.Fatalf("a refusal that is not UTF-8: %q", refusal.Message)
+			}
+			return
+		}
+		var value any
+		if err := json.Unmarshal(clean, &value); err != nil {
+			t.Fatalf("Scan passed %q: %v", clean, err)
+		}
+		checkValue(t, value)
+		var dst outer
+		_ = protocol.Decode(data, 1<<16, &dst)
+	})
+}
+
+// checkValue fails on what Scan must not let pass.
+func checkValue(t *testing.T, value any) {
+	switch v := value.(type) {
+	case float64:
+		if math.IsInf(v, 0) {
+			t.Fatal("an infinite number passed")
+		}
+	case []any:
+		for _, item := range v {
+			checkValue(t, item)
+		}
+	case map[string]any:
+		for name, item := range v {
+			for other := range v {
+				if name != other && strings.EqualFold(name, other) {
+					t.Fatalf("%s and %s passed", strconv.Quote(name), strconv.Quote(other))
+				}
+			}
+			checkValue(t, item)
+		}
+	}
+}
