@@ -1,0 +1,52 @@
+// Package bucket is the token bucket of the two budgets, grants and collected
+// bytes: it says when tokens are due instead of sleeping for them, so that one
+// timer can wait for the first of many.
+//
+// It knows nothing of what the tokens pay for and never asks the clock.
+package bucket
+
+import (
+	"math"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// Bucket refills at a steady rate up to its burst. The zero value is not
+// usable, call New. It is not safe for concurrent use: Due and Take are two
+// steps of one decision.
+type Bucket struct {
+	limiter *rate.Limiter
+}
+
+// New returns a full bucket that refills with perSecond tokens a second up to
+// burst, which is at least 1. A perSecond of 0 or less never runs dry.
+func New(perSecond float64, burst int) *Bucket {
+	limit := rate.Limit(perSecond)
+	if perSecond <= 0 {
+		limit = rate.Inf
+	}
+	return &Bucket{limiter: rate.NewLimiter(limit, max(burst, 1))}
+}
+
+// Burst is the most that one Take may ask for.
+func (b *Bucket) Burst() int { return b.limiter.Burst() }
+
+// Due returns how long after now n tokens will be there if nobody takes any; 0
+// means Take would succeed now. More than Burst are never due: Due then answers
+// for a full bucket.
+func (b *Bucket) Due(now time.Time, n int) time.Duration {
+	limit := b.limiter.Limit()
+	if limit == rate.Inf {
+		return 0
+	}
+	missing := float64(min(n, b.limiter.Burst())) - b.limiter.TokensAt(now)
+	if missing <= 0 {
+		return 0
+	}
+	// Rounded up: whoever waits as long as told must find the tokens there.
+	return time.Duration(math.Ceil(missing / float64(limit) * float64(time.Second)))
+}
+
+// Take takes n tokens at now, or none when they are not all there.
+func (b *Bucket) Take(now time.Time, n int) bool { return b.limiter.AllowN(now, n) }
