@@ -68,7 +68,7 @@ func skipFolder(name string) error {
 		return fs.SkipDir
 	}
 	switch name {
-	case "bin", "demo", "data", "reports", "scripts/tools":
+	case "bin", "demo", "reports", "muster-data", "scripts/tools":
 		return fs.SkipDir
 	}
 	return nil
