@@ -123,11 +123,26 @@ func (c *Conn) Subscribe(ctx context.Context, filters ...string) error {
 
 // Publish sends one message with QoS 1 and does not wait.
 func (c *Conn) Publish(topic string, payload []byte) error {
+	return c.Send(Outgoing{Topic: topic, Payload: payload})
+}
+
+// Outgoing is a message with everything a technician's tool may set.
+type Outgoing struct {
+	Topic           string
+	Payload         []byte
+	Retain          bool
+	ResponseTopic   string
+	CorrelationData []byte
+}
+
+// Send is Publish with the properties of a request.
+func (c *Conn) Send(m Outgoing) error {
 	c.mu.Lock()
 	id := c.packetID()
 	c.mu.Unlock()
-	pk := packets.Packet{ProtocolVersion: 5, TopicName: topic, Payload: payload, PacketID: id,
-		FixedHeader: packets.FixedHeader{Type: packets.Publish, Qos: 1}}
+	pk := packets.Packet{ProtocolVersion: 5, TopicName: m.Topic, Payload: m.Payload, PacketID: id,
+		FixedHeader: packets.FixedHeader{Type: packets.Publish, Qos: 1, Retain: m.Retain},
+		Properties:  packets.Properties{ResponseTopic: m.ResponseTopic, CorrelationData: m.CorrelationData}}
 	return c.write(func(b *bytes.Buffer) error { return pk.PublishEncode(b) })
 }
 
