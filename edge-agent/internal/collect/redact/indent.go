@@ -1,0 +1,79 @@
+package redact
+
+import (
+	"regexp"
+	"strings"
+	"sync"
+)
+
+// emptyValue handles a key with nothing behind it on its line: its value may stand indented below.
+func (f *finder) emptyValue(k key) {
+	if k.first || k.quoted {
+		f.indented(k, k.value)
+	}
+}
+
+// indented notes the lines below a key that belong to it by their indentation, from the line break at i on: YAML's
+// blocks, maps and lists, and the long values of ini files.
+func (f *finder) indented(k key, i int) {
+	t := f.text
+	margin := indentation(t[k.line:])
+	for i < len(t) && t[i] == '\n' {
+		start := i + 1
+		line := lineAt(t, start)
+		i = start + len(line)
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		depth := indentation(line)
+		item := listItem().MatchString(line)
+		if depth < margin || depth == margin && !item {
+			return
+		}
+		f.indentedLine(start, line)
+	}
+}
+
+func (f *finder) indentedLine(start int, line string) {
+	body := start + indentation(line)
+	if dash := listItem().FindStringIndex(line); dash != nil {
+		body = start + dash[1]
+	}
+	end := start + len(line)
+	if label := mapKey().FindStringIndex(f.text[body:end]); label != nil {
+		body += label[1]
+	}
+	if !isMeasure("", f.text[body:end]) {
+		f.add(body, end)
+	}
+}
+
+// continued notes the lines that carry on a bare value: after a backslash at the end of the line, or indented deeper
+// than the key and no setting of their own.
+func (f *finder) continued(k key, i int) {
+	t := f.text
+	margin := indentation(t[k.line:])
+	for i < len(t) && t[i] == '\n' {
+		backslash := i > 0 && t[i-1] == '\\'
+		start := i + 1
+		line := lineAt(t, start)
+		trimmed := strings.TrimSpace(line)
+		if !backslash && (trimmed == "" || indentation(line) <= margin || setting().MatchString(trimmed)) {
+			return
+		}
+		f.add(start, start+len(line))
+		i = start + len(line)
+	}
+}
+
+func indentation(line string) int { return skipSpaces(line, 0) }
+
+var listItem = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[ \t]*(?:-[ \t]+)+`) })
+
+var mapKey = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^["']?[\w.\-]{1,80}["']?[ \t]*:(?:[ \t]+|$)`) })
+
+// setting matches a line that sets something of its own, is a comment or opens a section. A line of base64 that ends in
+// "=" sets nothing.
+var setting = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:[#;\[<{}]|//|-[ \t]|["']?[\w.\-]{1,80}["']?[ \t]*(?::(?:[ \t]|$)|=[ \t]*[^=\s]))`)
+})

@@ -1,0 +1,121 @@
+package redact
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// isSecretName reports whether a key's name says that its value is a secret.
+func isSecretName(name string) bool {
+	if name == "" || len(name) > 200 {
+		return false
+	}
+	for _, c := range name {
+		if c >= utf8.RuneSelf {
+			return isSecretHan(name)
+		}
+	}
+	squeezed := strings.Map(func(c rune) rune {
+		if c == '-' || c == '_' || c == '.' || c == '$' {
+			return -1
+		}
+		return unicode.ToLower(c)
+	}, name)
+	for _, part := range [...]string{
+		"password", "passwd", "passphrase", "passcode", "passwort", "pswd", "pwd", "secret", "token", "credential",
+		"apikey", "accesskey", "privatekey", "privkey", "authorization", "authkey", "signingkey", "signkey", "signaturekey",
+		"encryptionkey", "encryptkey", "decryptkey", "cipherkey", "cryptokey", "sharedkey", "accountkey", "sharedaccess",
+		"appkey", "aeskey", "deskey", "rsakey", "md5key", "hmackey", "jwtkey", "mchkey", "merchantkey", "paykey", "apiv3key",
+		"masterkey", "sessionkey", "licensekey", "storagekey", "subscriptionkey", "sshkey", "keypass", "cookie", "hmac",
+	} {
+		if strings.Contains(squeezed, part) {
+			return true
+		}
+	}
+	for _, word := range words(name) {
+		switch word {
+		case "pass", "psw", "pw", "pin", "psk", "otp", "cvv", "mima":
+			return true
+		}
+	}
+	if strings.HasSuffix(squeezed, "pass") {
+		return !slices.Contains([]string{"bypass", "compass", "encompass", "trespass", "surpass", "overpass"}, squeezed)
+	}
+	return squeezed == "auth"
+}
+
+// isSecretHan asks for a secret's word at the end of a Chinese name: "数据库密码" names one, "密码错误" tells of one.
+func isSecretHan(name string) bool {
+	name = strings.TrimRight(name, "0123456789_-.")
+	for _, end := range [...]string{
+		"密码", "密碼", "口令", "密钥", "密鑰", "秘钥", "秘鑰", "金鑰", "密匙", "令牌", "权杖", "權杖", "私钥", "私鑰", "授权码",
+		"授權碼", "凭据", "憑據", "验证码", "驗證碼", "校验码", "访问码",
+	} {
+		if strings.HasSuffix(name, end) {
+			return true
+		}
+	}
+	// A name may mix both: "DB密码" ends with a word, "token值" begins with one.
+	latin := strings.TrimFunc(name, func(c rune) bool { return c >= utf8.RuneSelf })
+	return latin != "" && isSecretName(strings.Map(func(c rune) rune {
+		if c >= utf8.RuneSelf {
+			return '_'
+		}
+		return c
+	}, latin))
+}
+
+// words splits a name at its separators and where its case or kind of character changes, in lower case.
+func words(name string) []string {
+	var parts []string
+	start := 0
+	flush := func(end int) {
+		if end > start {
+			parts = append(parts, strings.ToLower(name[start:end]))
+		}
+	}
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case !isAlphanumeric(c):
+			flush(i)
+			start = i + 1
+		case i > start && isUpper(c) && !isUpper(name[i-1]),
+			i > start && isUpper(c) && i+1 < len(name) && name[i+1] >= 'a' && name[i+1] <= 'z',
+			i > start && isDigit(c) != isDigit(name[i-1]):
+			flush(i)
+			start = i
+		}
+	}
+	flush(len(name))
+	return parts
+}
+
+// isMeasure reports whether the value of a secret's setting is no secret but a switch or a number that says how the
+// secret is handled ("tokenTimeout=30", "passwordRequired=true").
+func isMeasure(name, value string) bool {
+	value = strings.Trim(value, " \t,;}])")
+	switch strings.ToLower(value) {
+	case "", "true", "false", "null", "nil", "none", "yes", "no", "on", "off", "undefined", "~", Mark:
+		return true
+	}
+	parts := words(name)
+	if len(parts) == 0 || len(value) > 8 || !isDigit(value[0]) {
+		return false
+	}
+	switch parts[len(parts)-1] {
+	case "timeout", "ttl", "expiry", "expire", "expires", "expiration", "length", "len", "min", "max", "count", "size",
+		"age", "days", "hours", "minutes", "seconds", "ms", "retries", "attempts", "limit", "version", "interval":
+		return strings.Trim(value, "0123456789") == "" || strings.Trim(strings.ToLower(value), "0123456789") != value
+	default:
+		return false
+	}
+}
+
+func isUpper(c byte) bool { return c >= 'A' && c <= 'Z' }
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+func isAlphanumeric(c byte) bool { return (c|0x20) >= 'a' && (c|0x20) <= 'z' || isDigit(c) }
