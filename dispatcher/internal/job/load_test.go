@@ -1,0 +1,173 @@
+package job_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"muster/dispatcher/internal/job"
+)
+
+const openSchema = `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object"}`
+
+const good = `name: count_stock
+version: 3
+title: Count the stock
+input_schema: in.schema.json
+output_schema: out.schema.json
+`
+
+func builtIn() fstest.MapFS {
+	return fstest.MapFS{"in.schema.json": {Data: []byte(openSchema)}, "out.schema.json": {Data: []byte(openSchema)}}
+}
+
+func write(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	file := filepath.Join(dir, name)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestLoadTakesDefaultsForWhatIsAbsent(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "a.yaml", "\xef\xbb\xbf"+strings.ReplaceAll(good, "\n", "\r\n"))
+	registry, err := job.Load(dir, builtIn())
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, ok := registry.Get("count_stock")
+	if !ok || spec.Version != 3 || spec.Policy != job.DefaultPolicy() || len(spec.Columns) != 0 {
+		t.Errorf("got %+v, %v", spec, ok)
+	}
+	if _, ok := registry.Get("Count_stock"); ok {
+		t.Error("names must be compared exactly")
+	}
+}
+
+func TestLoadTakesEverySetting(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "b.yaml", good+`title_zh: 盘点库存
+policy:
+  attempts: 4
+  run_timeout: 90s
+  lease: 30s
+  barrier: 5m
+  makeup: 0s
+  late: record_only
+  retry_interrupted: true
+  retry_first: 500ms
+  retry_max: 1m
+  max_running: 10
+  grant_rate: 2.5
+  grant_burst: 5
+  quorum: 0.8
+  priority: -3
+columns:
+  - name: lines
+    pointer: /totals/lines
+    title: Lines
+    title_zh: 行数
+    unit: lines
+  - {name: whole, pointer: "", title: Everything}
+`)
+	write(t, dir, "a.yaml", strings.Replace(good, "count_stock", "another", 1))
+	write(t, dir, "in.schema.json", strings.Replace(openSchema, "object", "array", 1))
+	registry, err := job.Load(dir, builtIn())
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, _ := registry.Get("count_stock")
+	want := job.Policy{Attempts: 4, RunTimeout: 90 * time.Second, Lease: 30 * time.Second, Barrier: 5 * time.Minute, Late: job.RecordOnly,
+		RetryInterrupted: true, RetryFirst: 500 * time.Millisecond, RetryMax: time.Minute, MaxRunning: 10, GrantRate: 2.5, GrantBurst: 5,
+		Quorum: 0.8, Priority: -3}
+	if spec.Policy != want {
+		t.Errorf("got  %+v\nwant %+v", spec.Policy, want)
+	}
+	if len(spec.Columns) != 2 || spec.Columns[0].Unit != "lines" || spec.Columns[1].Pointer != "" {
+		t.Errorf("columns: %+v", spec.Columns)
+	}
+	if err := spec.Input.Validate([]byte(`[]`)); err != nil {
+		t.Errorf("the schema beside the file must win: %v", err)
+	}
+	if list := registry.List(); len(list) != 2 || list[0].Name != "another" {
+		t.Errorf("list: %+v", list)
+	}
+}
+
+func TestLoadRefusesWithFileLineAndKey(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ text, want string }{
+		"unknown key":       {good + "titel: x\n", `j.yaml:6: unknown field "titel"`},
+		"unknown policy":    {good + "policy:\n  atempts: 3\n", `j.yaml:7: unknown field "atempts"`},
+		"unknown in column": {good + "columns:\n  - name: a\n    path: /a\n", `j.yaml:8: unknown field "path"`},
+		"key twice":         {good + "version: 4\n", `j.yaml:6: mapping key "version" already defined at [2:1]`},
+		"missing unit":      {good + "policy:\n  lease: 45\n", `j.yaml:7: policy.lease: must be a text, in quotes if need be; a duration needs its unit, such as 45s`},
+		"missing unit, text": {good + "policy:\n  lease: \"45\"\n",
+			`j.yaml:7: policy.lease: "45" is no duration; write a number with its unit, such as 45s, 2m or 24h`},
+		"zero without unit":  {good + "policy:\n  makeup: \"0\"\n", `j.yaml:7: policy.makeup: "0" is no duration`},
+		"Chinese unit":       {good + "policy:\n  barrier: 120秒\n", `j.yaml:7: policy.barrier: "120秒" is no duration`},
+		"too short":          {good + "policy:\n  barrier: 10ms\n", `j.yaml:7: policy.barrier: is 10ms, must be 1s to 24h0m0s`},
+		"too long":           {good + "policy:\n  barrier: 25h\n", `j.yaml:7: policy.barrier: is 25h, must be 1s to 24h0m0s`},
+		"negative":           {good + "policy:\n  makeup: -1s\n", `j.yaml:7: policy.makeup: is -1s, must be 0s to 744h0m0s`},
+		"no attempts":        {good + "policy:\n  attempts: 0\n", `j.yaml:7: policy.attempts: is 0, must be 1 to 10`},
+		"attempts as text":   {good + "policy:\n  attempts: two\n", `j.yaml:7: policy.attempts: must be a whole number`},
+		"attempts fraction":  {good + "policy:\n  attempts: 1.5\n", `j.yaml:7: policy.attempts: must be a whole number`},
+		"quorum":             {good + "policy:\n\n  quorum: 50\n", `j.yaml:8: policy.quorum: is 50, must be 0 to 1`},
+		"quorum NaN":         {good + "policy:\n  quorum: .nan\n", `j.yaml:7: policy.quorum: is NaN, must be 0 to 1`},
+		"late":               {good + "policy:\n  late: maybe\n", `j.yaml:7: policy.late: is "maybe", must be accept_and_revise, record_only or reject`},
+		"retry bounds":       {good + "policy:\n  retry_first: 10s\n  retry_max: 5s\n", `j.yaml:8: policy.retry_max: is 5s, must be 10s to 24h0m0s`},
+		"rate without burst": {good + "policy:\n  grant_rate: 2\n", `j.yaml:7: policy.grant_rate: needs grant_burst of at least 1 beside it`},
+		"yes for true":       {good + "policy:\n  retry_interrupted: yes\n", `j.yaml:7: policy.retry_interrupted: `},
+		"bad name":           {strings.Replace(good, "count_stock", "Count-Stock", 1), `j.yaml:1: name: must be lower case`},
+		"number as name":     {strings.Replace(good, "count_stock", "7", 1), `j.yaml:1: name: must be a text`},
+		"no name":            {strings.Replace(good, "name: count_stock\n", "", 1), `j.yaml: name: is missing`},
+		"no version":         {strings.Replace(good, "version: 3\n", "", 1), `j.yaml: version: is missing`},
+		"version 0":          {strings.Replace(good, "version: 3", "version: 0", 1), `j.yaml:2: version: is 0, must be 1 to 9999`},
+		"no schema":          {strings.Replace(good, "output_schema: out.schema.json\n", "", 1), `j.yaml: output_schema: is missing`},
+		"lost schema":        {strings.Replace(good, "out.schema", "gone.schema", 1), `j.yaml:5: output_schema: cannot read gone.schema.json`},
+		"schema elsewhere":   {strings.Replace(good, "out.schema", "../out.schema", 1), `j.yaml:5: output_schema: must be a file name without a folder`},
+		"bad schema":         {strings.Replace(good, "out.schema", "bad.schema", 1), `j.yaml:5: output_schema: cannot compile schema bad.schema.json: the schema: refers to itself`},
+		"bad pointer":        {good + "columns:\n  - name: a\n    pointer: a/b\n    title: A\n", `j.yaml:8: columns[0].pointer: "a/b" must start with /`},
+		"bad escape":         {good + "columns:\n  - name: a\n    pointer: /a~2\n    title: A\n", `j.yaml:8: columns[0].pointer: "/a~2" has a ~ that is neither ~0 nor ~1`},
+		"no pointer":         {good + "columns:\n  - name: a\n    title: A\n", `j.yaml:7: columns[0].pointer: is missing`},
+		"column twice":       {good + "columns:\n  - {name: a, pointer: /a, title: A}\n  - {name: A, pointer: /b, title: B}\n", `j.yaml:8: columns[1].name: A stands twice`},
+		"no YAML":            {"name: [\n", `j.yaml:1: `},
+		"a list":             {"- a\n", `j.yaml:1: `},
+		"empty":              {"", `j.yaml: `},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			file := write(t, dir, "j.yaml", c.text)
+			write(t, dir, "bad.schema.json", `{"$schema":"http://json-schema.org/draft-07/schema#","$ref":"#"}`)
+			_, err := job.Load(dir, builtIn())
+			want := "cannot load job: " + strings.Replace(c.want, "j.yaml", file, 1)
+			if err == nil || !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("got  %v\nwant %s", err, want)
+			}
+			if err != nil && strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than one line: %v", err)
+			}
+		})
+	}
+}
+
+func TestLoadRefusesTwoJobsOfOneName(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first, second := write(t, dir, "a.yaml", good), write(t, dir, "b.yaml", good)
+	_, err := job.Load(dir, builtIn())
+	if want := "cannot load job: " + second + ": name: count_stock stands in " + first + " already"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if _, err := job.Load(t.TempDir(), builtIn()); err == nil {
+		t.Error("an empty folder must be refused")
+	}
+}

@@ -1,0 +1,96 @@
+package job
+
+import (
+	"slices"
+	"time"
+
+	"muster/dispatcher/internal/schema"
+	"muster/internal/protocol"
+)
+
+// Spec is one registered job.
+type Spec struct {
+	Name    string
+	Version int
+	Title   string
+	TitleZh string
+	Input   *schema.Schema // of a run's input
+	Output  *schema.Schema // of a task's result
+	Columns []protocol.Column
+	Policy  Policy // what a run takes unless its request says otherwise
+}
+
+// Info describes the job to a technician.
+func (s Spec) Info() protocol.JobInfo {
+	return protocol.JobInfo{Name: s.Name, Version: s.Version, Title: s.Title, TitleZh: s.TitleZh}
+}
+
+// Bounds of a policy, for job files and for requests alike.
+const (
+	MaxAttempts = 10
+	// MaxBarrier: nobody waits longer than a day for a first report.
+	MaxBarrier = 24 * time.Hour
+	// MaxMakeup: a store that comes back after a month starts afresh.
+	MaxMakeup = 31 * 24 * time.Hour
+	// MaxRunTimeout bounds one execution; MaxLease bounds silence.
+	MaxRunTimeout = 24 * time.Hour
+	MaxLease      = time.Hour
+	// MaxRetry bounds the wait between attempts.
+	MaxRetry = 24 * time.Hour
+	// MaxRunning and MaxGrantRate bound what a job may ask for; the overall
+	// caps apply besides.
+	MaxRunning   = 100_000
+	MaxGrantRate = 10_000
+	// MaxPriority bounds the priority on both sides of 0.
+	MaxPriority = 100
+)
+
+// DefaultPolicy is what a job's file need not say.
+func DefaultPolicy() Policy {
+	return Policy{
+		Attempts:   2,
+		RunTimeout: time.Minute,
+		Lease:      45 * time.Second,
+		Barrier:    2 * time.Minute,
+		Makeup:     24 * time.Hour,
+		Late:       AcceptAndRevise,
+		RetryFirst: 2 * time.Second,
+		RetryMax:   30 * time.Second,
+		Quorum:     0.5,
+	}
+}
+
+// Registry holds the jobs that headquarters offers. It never changes after it
+// was made and is safe for concurrent use.
+type Registry struct {
+	names []string
+	specs map[string]Spec
+}
+
+// NewRegistry holds the given jobs; of two with the same name the later wins.
+func NewRegistry(specs ...Spec) *Registry {
+	r := &Registry{specs: make(map[string]Spec, len(specs))}
+	for _, spec := range specs {
+		if _, twice := r.specs[spec.Name]; !twice {
+			r.names = append(r.names, spec.Name)
+		}
+		r.specs[spec.Name] = spec
+	}
+	slices.Sort(r.names)
+	return r
+}
+
+// Get returns the job of that exact name.
+func (r *Registry) Get(name string) (Spec, bool) {
+	spec, ok := r.specs[name]
+	return spec, ok
+}
+
+// List returns every job, ordered by name.
+func (r *Registry) List() []Spec {
+	list := make([]Spec, 0, len(r.names))
+	for _, name := range r.names {
+		list = append(list, r.specs[name])
+	}
+	return list
+}
