@@ -84,6 +84,17 @@ func (t *Terminal) Close() { t.conn.Close() }
 // Conn is the terminal's connection, to send what a well-behaved one would not.
 func (t *Terminal) Conn() *Conn { return t.conn }
 
+// Tasks returns the ids of the tasks that were offered.
+func (t *Terminal) Tasks() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ids := make([]string, 0, len(t.tasks))
+	for id := range t.tasks {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
 // Meta frames a message of this terminal.
 func (t *Terminal) Meta() protocol.Meta {
 	return protocol.Meta{ID: ulid.MustNew(ulid.Now(), rand.Reader).String(), At: protocol.At(time.Now()), Seq: t.seq.Add(1)}
