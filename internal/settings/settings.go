@@ -59,7 +59,8 @@ func Decode(name string, data []byte, dst any) (*File, error) {
 	if err := dec.Decode(dst); err != nil && !errors.Is(err, io.EOF) {
 		return nil, located(name, err)
 	}
-	return &File{name: name, tree: tree}, nil
+	file := &File{name: name, tree: tree}
+	return file, file.checkTypes(dst)
 }
 
 // Errorf returns an error about the key at a YAML path such as

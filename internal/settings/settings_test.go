@@ -23,6 +23,8 @@ func TestDecodeRefusesWithFileLineAndKey(t *testing.T) {
 	cases := map[string]struct{ text, want string }{
 		"unknown key":  {"name: a\ninner:\n  cuont: 3\n", `x.yaml:3: unknown field "cuont"`},
 		"missing unit": {"name: a\nwait: 30\n", "x.yaml:2: "},
+		"fraction":     {"inner:\n  count: 1.5\n", "x.yaml:2: inner.count: must be a whole number"},
+		"bare id":      {"name: 007\n", "x.yaml:1: name: must be a text, in quotes"},
 		"wrong type":   {"inner:\n  count: many\n", "x.yaml:2: "},
 		"syntax":       {"name: [a\n", "x.yaml:1: "},
 		"twice":        {"name: a\nname: b\n", "x.yaml:2: "},

@@ -1,0 +1,94 @@
+package settings
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+// checkTypes is stricter than the library, which takes 1.5 for a whole number
+// and 7 for a text: an id such as 007 must be written in quotes.
+func (f *File) checkTypes(dst any) error {
+	for _, doc := range f.tree.Docs {
+		if err := f.checkNode(doc.Body, reflect.TypeOf(dst), "$"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *File) checkNode(node ast.Node, t reflect.Type, path string) error {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch n := node.(type) {
+	case nil, *ast.NullNode, *ast.AliasNode, *ast.MergeKeyNode:
+		return nil
+	case *ast.AnchorNode:
+		return f.checkNode(n.Value, t, path)
+	case *ast.TagNode:
+		return f.checkNode(n.Value, t, path)
+	case *ast.MappingNode:
+		for _, member := range n.Values {
+			if err := f.checkMember(member, t, path); err != nil {
+				return err
+			}
+		}
+		return nil
+	case *ast.MappingValueNode:
+		return f.checkMember(n, t, path)
+	case *ast.SequenceNode:
+		if t.Kind() != reflect.Slice {
+			return nil
+		}
+		for i, item := range n.Values {
+			if err := f.checkNode(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return f.checkScalar(node, t, path)
+}
+
+func (f *File) checkMember(member *ast.MappingValueNode, t reflect.Type, path string) error {
+	name := member.Key.String()
+	inner := path + "." + name
+	switch t.Kind() {
+	case reflect.Struct:
+		for i := range t.NumField() {
+			tag, _, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
+			if tag == name {
+				return f.checkNode(member.Value, t.Field(i).Type, inner)
+			}
+		}
+	case reflect.Map:
+		return f.checkNode(member.Value, t.Elem(), inner)
+	}
+	return nil
+}
+
+func (f *File) checkScalar(node ast.Node, t reflect.Type, path string) error {
+	var want string
+	switch {
+	case t == reflect.TypeFor[time.Duration]():
+		if node.Type() != ast.StringType {
+			want = "a duration with its unit, such as 45s"
+		}
+	case t.Kind() == reflect.String:
+		if node.Type() != ast.StringType && node.Type() != ast.LiteralType {
+			want = "a text, in quotes"
+		}
+	case t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64:
+		if node.Type() != ast.IntegerType {
+			want = "a whole number"
+		}
+	}
+	if want == "" {
+		return nil
+	}
+	return fmt.Errorf("%s:%d: %s: must be %s", f.name, node.GetToken().Position.Line, strings.TrimPrefix(path, "$."), want)
+}
