@@ -6,8 +6,26 @@ import (
 	"muster/internal/task"
 )
 
-// ReportSchema names the version of Report.
-const ReportSchema = "muster.report.v1"
+// The versions of what stands beside each other in the report folder.
+const (
+	ReportSchema   = "muster.report.v1"
+	ManifestSchema = "muster.manifest.v1"
+)
+
+// RevisionWhy says what made a revision.
+type RevisionWhy string
+
+// The reasons of a revision. The first three are those of revision 1.
+const (
+	// WhyBarrier: the deadline came.
+	WhyBarrier RevisionWhy = "barrier"
+	// WhyAllSettled: nothing was open any more, before the deadline.
+	WhyAllSettled RevisionWhy = "all_settled"
+	// WhyCancelled: nothing was open any more, because the rest was withdrawn.
+	WhyCancelled RevisionWhy = "cancelled"
+	// WhyLateResults: answers came after the barrier and were accepted.
+	WhyLateResults RevisionWhy = "late_results"
+)
 
 // Verdict says in a word what a report amounts to.
 type Verdict string
@@ -71,6 +89,13 @@ type Column struct {
 
 // Report is one revision of a run's roll-call. Published bytes never change.
 type Report struct {
+	ReportHead
+	Stores []StoreRow `json:"stores"` // by store id, byte by byte
+}
+
+// ReportHead is a report without its rows, so that a report of any size can be
+// written row by row. Times are in headquarters' zone, which TimeZone names.
+type ReportHead struct {
 	Schema      string          `json:"schema"`
 	RunID       string          `json:"runId"`
 	Job         string          `json:"job"`
@@ -79,32 +104,37 @@ type Report struct {
 	RequestedBy string          `json:"requestedBy"`
 	Reason      string          `json:"reason"`
 	Revision    int             `json:"revision"`
-	RevisionWhy string          `json:"revisionReason"` // barrier, all_settled, late_results, cancelled
-	Supersedes  *int            `json:"supersedes"`     // the revision before, null for 1
+	RevisionWhy RevisionWhy     `json:"revisionReason"`
+	Supersedes  *int            `json:"supersedes"` // the revision before, null for 1
 	Verdict     Verdict         `json:"verdict"`
 	Quorum      float64         `json:"quorum"` // 0 to 1
 	CreatedAt   Time            `json:"createdAt"`
 	BarrierAt   Time            `json:"barrierAt"`
 	AsOf        Time            `json:"asOf"`
+	TimeZone    string          `json:"timeZone"` // IANA
 	Targets     int             `json:"targets"`
 	Counts      Counts          `json:"counts"`
 	Rates       Rates           `json:"rates"`
+	Text        string          `json:"text"` // the verdict in a sentence
+	TextZh      string          `json:"textZh"`
 	Columns     []Column        `json:"columns"`
 	Changes     []Change        `json:"changes"` // against the superseded revision
-	Stores      []StoreRow      `json:"stores"`
 }
 
 // Change is one store whose row differs from the superseded revision.
 type Change struct {
-	StoreID string       `json:"storeId"`
-	From    task.Outcome `json:"from"`
-	To      task.Outcome `json:"to"`
+	StoreID    string       `json:"storeId"`
+	From       task.Outcome `json:"from"`
+	FromReason task.Reason  `json:"fromReason"`
+	To         task.Outcome `json:"to"`
+	ToReason   task.Reason  `json:"toReason"`
 }
 
 // StoreRow is one target in a report. Outcome is the one at this revision,
 // AtBarrier the one that the barrier froze and that never changes. Columns holds
 // the values of the job's columns with the bytes that the terminal sent, null
-// where the result has none.
+// where the result has none or there is no result. A target with several tasks
+// shows the one that decides its outcome.
 type StoreRow struct {
 	StoreID    string            `json:"storeId"`
 	Name       string            `json:"name"`
@@ -139,23 +169,35 @@ type Evidence struct {
 	ClockSkewMs *int64 `json:"clockSkewMs"`
 }
 
-// Manifest lists the files of one revision.
+// FileFormat is one way to write a report. Ext is the ending of the file's
+// name; Rules says in a sentence how it is encoded.
+type FileFormat struct {
+	Ext       string
+	MediaType string
+	Rules     string
+}
+
+// Manifest lists the files of one revision. It is written last: where it
+// stands, the revision is whole.
 type Manifest struct {
 	Schema     string         `json:"schema"`
 	RunID      string         `json:"runId"`
 	Job        string         `json:"job"`
 	Revision   int            `json:"revision"`
-	Reason     string         `json:"reason"`
+	Reason     RevisionWhy    `json:"reason"`
 	Supersedes *int           `json:"supersedes"`
 	AsOf       Time           `json:"asOf"`
 	Files      []ManifestFile `json:"files"`
 }
 
-// ManifestFile names one file, without folder, with its size and hash.
+// ManifestFile names one file, without folder, with its size and hash. Rules
+// says how it is encoded.
 type ManifestFile struct {
-	Name   string `json:"name"`
-	Bytes  int64  `json:"bytes"`
-	SHA256 string `json:"sha256"`
+	Name      string `json:"name"`
+	Bytes     int64  `json:"bytes"`
+	SHA256    string `json:"sha256"`
+	MediaType string `json:"mediaType"`
+	Rules     string `json:"rules,omitempty"`
 }
 
 // Summary is the retained end of a revision on runs/{run}/summary: the report
@@ -171,8 +213,8 @@ type Summary struct {
 	Targets   int            `json:"targets"`
 	Counts    Counts         `json:"counts"`
 	Missing   []string       `json:"missing"` // store ids that did not succeed, the first 100
-	Folder    string         `json:"folder"`
-	Files     []ManifestFile `json:"files"`
+	Folder    string         `json:"folder"`  // of the files, with slashes
+	Files     []ManifestFile `json:"files"`   // the manifest is the last
 	Text      string         `json:"text"`
 	TextZh    string         `json:"textZh"`
 }

@@ -1,0 +1,132 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"muster/internal/protocol"
+	"muster/internal/task"
+)
+
+// ErrSumRule means that the rows and the head do not say the same, or that not
+// every target is in exactly one bucket. Such a report must not be published.
+var ErrSumRule = errors.New("the report breaks the sum rule")
+
+// Check refuses a report that must not be published: one that breaks the
+// schema, and (ErrSumRule) one whose rows are not exactly its targets, once
+// each and by store id, each in one bucket with a reason of that bucket, and
+// summing to its counts.
+func (r *Reporter) Check(head protocol.ReportHead, rows Rows) error {
+	if err := r.check(head, rows); err != nil {
+		return fmt.Errorf("cannot publish report %s r%d: %w", head.RunID, head.Revision, err)
+	}
+	return nil
+}
+
+func (r *Reporter) check(head protocol.ReportHead, rows Rows) error {
+	if sum := head.Counts.Sum(); sum != head.Targets {
+		return fmt.Errorf("%w: the buckets hold %d of %d targets", ErrSumRule, sum, head.Targets)
+	}
+	var counts protocol.Counts
+	seen, last := 0, ""
+	for raw, err := range rows {
+		if err != nil {
+			return err
+		}
+		row, err := r.checkRow(raw, head)
+		if err != nil {
+			return err
+		}
+		if seen == 0 {
+			if err := r.checkHead(head, raw); err != nil {
+				return err
+			}
+		}
+		if seen > 0 && row.StoreID <= last {
+			return fmt.Errorf("%w: store %s follows %s", ErrSumRule, row.StoreID, last)
+		}
+		counts.Add(row.Outcome)
+		last = row.StoreID
+		seen++
+	}
+	if seen != head.Targets {
+		return fmt.Errorf("%w: %d rows for %d targets", ErrSumRule, seen, head.Targets)
+	}
+	if counts != head.Counts {
+		return fmt.Errorf("%w: the rows count %+v, the head says %+v", ErrSumRule, counts, head.Counts)
+	}
+	return nil
+}
+
+func (r *Reporter) checkRow(raw json.RawMessage, head protocol.ReportHead) (protocol.StoreRow, error) {
+	if err := r.row.Validate(raw); err != nil {
+		return protocol.StoreRow{}, fmt.Errorf("a row breaks its schema: %w", err)
+	}
+	row, err := readRow(raw)
+	if err != nil {
+		return row, err
+	}
+	if !belongs(row.Outcome, row.Reason) {
+		return row, fmt.Errorf("%w: store %s has reason %q beside outcome %q", ErrSumRule, row.StoreID, row.Reason, row.Outcome)
+	}
+	if len(row.Columns) != len(head.Columns) {
+		return row, fmt.Errorf("%w: store %s has %d columns of %d", ErrSumRule, row.StoreID, len(row.Columns), len(head.Columns))
+	}
+	return row, nil
+}
+
+// checkHead checks the document as the JSON file shows it, cut after its first
+// row: every row is checked by itself.
+func (r *Reporter) checkHead(head protocol.ReportHead, first json.RawMessage) error {
+	changes := head.Changes
+	if len(changes) > 1 {
+		head.Changes = changes[:1] // all are made alike, and the schema's reader takes documents of bounded size
+	}
+	var doc bytes.Buffer
+	one := func(yield func(json.RawMessage, error) bool) { yield(first, nil) }
+	if err := JSON(&doc, head, one); err != nil {
+		return err
+	}
+	if err := r.whole.Validate(doc.Bytes()); err != nil {
+		return fmt.Errorf("it breaks its schema: %w", err)
+	}
+	return nil
+}
+
+func belongs(outcome task.Outcome, reason task.Reason) bool {
+	for _, known := range outcome.Reasons() {
+		if reason == known {
+			return true
+		}
+	}
+	return false
+}
+
+func readRow(raw json.RawMessage) (protocol.StoreRow, error) {
+	var row protocol.StoreRow
+	if err := json.Unmarshal(raw, &row); err != nil {
+		return row, fmt.Errorf("cannot read a row: %w", err)
+	}
+	return row, nil
+}
+
+// rowSchema makes a schema of its own out of definitions/storeRow.
+func rowSchema(whole []byte) ([]byte, error) {
+	var doc struct {
+		Schema      string                     `json:"$schema"`
+		Definitions map[string]json.RawMessage `json:"definitions"`
+	}
+	if err := json.Unmarshal(whole, &doc); err != nil {
+		return nil, fmt.Errorf("cannot read the report's schema: %w", err)
+	}
+	if doc.Definitions["storeRow"] == nil {
+		return nil, errors.New("cannot use the report's schema: it has no definition storeRow")
+	}
+	return protocol.Encode(map[string]any{
+		"$schema":     doc.Schema,
+		"definitions": doc.Definitions,
+		"allOf":       []any{map[string]string{"$ref": "#/definitions/storeRow"}},
+	})
+}

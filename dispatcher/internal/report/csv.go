@@ -1,0 +1,157 @@
+package report
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"muster/internal/protocol"
+)
+
+// csvColumns is the header of every CSV report; the job's columns follow it as
+// "job." and their name.
+func csvColumns() []string {
+	return []string{"store_id", "name", "outcome", "reason", "outcome_at_barrier", "late", "online",
+		"last_seen_at", "claimed_at", "granted_at", "started_at", "last_sign_at", "ready_at", "finished_at",
+		"attempts_used", "attempts_allowed", "clock_skew_ms", "terminal_id", "task_id", "status", "attempt",
+		"result_bytes", "result_sha256", "error_code", "error_path", "error_message", "labels"}
+}
+
+// CSV writes the report for exchange: one header line, then one row a store.
+func CSV(w io.Writer, head protocol.ReportHead, rows Rows) error {
+	out := &csvWriter{out: bufio.NewWriter(w)}
+	_, _ = out.out.WriteString("\ufeff")
+	for _, name := range csvColumns() {
+		out.cell(name)
+	}
+	for _, column := range head.Columns {
+		out.cell(textCell("job." + column.Name))
+	}
+	out.end()
+	for raw, err := range rows {
+		if err != nil {
+			return err
+		}
+		row, err := readRow(raw)
+		if err != nil {
+			return err
+		}
+		out.row(row)
+	}
+	if err := out.out.Flush(); err != nil { // bufio keeps the first error
+		return fmt.Errorf("cannot write a report as CSV: %w", err)
+	}
+	return nil
+}
+
+// csvWriter writes by RFC 4180. The standard library's writer drops a lone
+// carriage return inside a cell when lines end with CRLF.
+type csvWriter struct {
+	out  *bufio.Writer
+	cols int
+}
+
+func (c *csvWriter) row(row protocol.StoreRow) {
+	e := row.Evidence
+	for _, text := range []string{row.StoreID, row.Name, string(row.Outcome), string(row.Reason), string(row.AtBarrier)} {
+		c.cell(textCell(text))
+	}
+	c.cell(strconv.FormatBool(row.Late))
+	c.cell(strconv.FormatBool(e.Online))
+	for _, at := range []protocol.Time{e.LastSeenAt, e.ClaimedAt, e.GrantedAt, e.StartedAt, e.LastSignAt, e.ReadyAt, row.FinishedAt} {
+		c.cell(timeCell(at))
+	}
+	c.cell(strconv.Itoa(e.Attempts))
+	c.cell(strconv.Itoa(e.AttemptsOf))
+	c.cell(intCell(e.ClockSkewMs))
+	for _, text := range []string{row.TerminalID, row.TaskID, string(row.Status)} {
+		c.cell(textCell(text))
+	}
+	c.cell(strconv.Itoa(row.Attempt))
+	c.cell(strconv.FormatInt(row.Bytes, 10))
+	c.cell(textCell(row.SHA256))
+	failure := protocol.Failure{}
+	if row.Error != nil {
+		failure = *row.Error
+	}
+	for _, text := range []string{string(failure.Code), failure.Path, failure.Message, labelText(row.Labels)} {
+		c.cell(textCell(text))
+	}
+	for _, value := range row.Columns {
+		c.cell(valueCell(value))
+	}
+	c.end()
+}
+
+func (c *csvWriter) cell(s string) {
+	if c.cols > 0 {
+		_ = c.out.WriteByte(',')
+	}
+	c.cols++
+	if !strings.ContainsAny(s, ",\"\r\n") && strings.TrimSpace(s) == s {
+		_, _ = c.out.WriteString(s)
+		return
+	}
+	_ = c.out.WriteByte('"')
+	_, _ = c.out.WriteString(strings.ReplaceAll(s, `"`, `""`))
+	_ = c.out.WriteByte('"')
+}
+
+func (c *csvWriter) end() {
+	_, _ = c.out.WriteString("\r\n")
+	c.cols = 0
+}
+
+// valueText is a column's value as people read it: strings without quotes,
+// nothing for null, everything else byte for byte. text is true for a string.
+func valueText(raw json.RawMessage) (value string, text bool) {
+	switch {
+	case len(raw) == 0 || string(raw) == "null":
+		return "", false
+	case raw[0] == '"':
+		var s string
+		if json.Unmarshal(raw, &s) == nil {
+			return s, true
+		}
+	}
+	return string(raw), false
+}
+
+func valueCell(raw json.RawMessage) string {
+	value, text := valueText(raw)
+	if text {
+		return textCell(value)
+	}
+	return value
+}
+
+func timeCell(t protocol.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	raw, err := t.MarshalJSON()
+	if err != nil {
+		return ""
+	}
+	return strings.Trim(string(raw), `"`)
+}
+
+func intCell(n *int64) string {
+	if n == nil {
+		return ""
+	}
+	return strconv.FormatInt(*n, 10)
+}
+
+func labelText(labels map[string]string) string {
+	pairs := make([]string, 0, len(labels))
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		pairs = append(pairs, key+"="+labels[key])
+	}
+	return strings.Join(pairs, ";")
+}

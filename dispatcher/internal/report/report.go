@@ -1,0 +1,189 @@
+// Package report turns the rows of one revision into an honest roll-call: it
+// counts them, says in a sentence what they amount to, checks them, and writes
+// them as JSON, CSV and HTML that all say the same.
+//
+// It is pure: it reads no file, no database and no clock, and the same rows
+// make the same bytes. Rows come one by one and may be asked for again, so that
+// a report of any size is written in little memory.
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"math"
+
+	"muster/dispatcher/internal/schema"
+	"muster/internal/protocol"
+	"muster/internal/task"
+)
+
+// Rows are the rows of one revision by store id, each the JSON of a
+// protocol.StoreRow. They may be iterated more than once.
+type Rows = iter.Seq2[json.RawMessage, error]
+
+// Reporter builds, checks and writes reports. Create it with New; it is safe
+// for concurrent use.
+type Reporter struct {
+	whole *schema.Schema
+	row   *schema.Schema
+	page  *page
+}
+
+// New compiles the schema of report.v1, whose definitions must hold storeRow.
+func New(reportSchema []byte) (*Reporter, error) {
+	whole, err := schema.Compile("report.v1", reportSchema)
+	if err != nil {
+		return nil, err
+	}
+	alone, err := rowSchema(reportSchema)
+	if err != nil {
+		return nil, err
+	}
+	row, err := schema.Compile("report.v1#storeRow", alone)
+	if err != nil {
+		return nil, err
+	}
+	page, err := newPage()
+	if err != nil {
+		return nil, err
+	}
+	return &Reporter{whole: whole, row: row, page: page}, nil
+}
+
+// Formats lists the formats in the order in which they are to be written.
+func (r *Reporter) Formats() []protocol.FileFormat {
+	return []protocol.FileFormat{
+		{Ext: "json", MediaType: "application/json", Rules: jsonRules},
+		{Ext: "csv", MediaType: "text/csv; charset=utf-8", Rules: csvRules},
+		{Ext: "html", MediaType: "text/html; charset=utf-8", Rules: htmlRules},
+	}
+}
+
+// Write writes the report in the format with the ending ext to w. It fails for
+// an unknown format, an unreadable row, and whatever w fails with.
+func (r *Reporter) Write(w io.Writer, ext string, head protocol.ReportHead, rows Rows) error {
+	switch ext {
+	case "json":
+		return JSON(w, head, rows)
+	case "csv":
+		return CSV(w, head, rows)
+	case "html":
+		return r.HTML(w, head, rows)
+	}
+	return fmt.Errorf("cannot write a report as %q: no such format", ext)
+}
+
+// Build completes the head of a revision: head holds what the run and the
+// revision know, and Build adds Schema, Supersedes, Counts, Rates, Verdict,
+// Text and Changes. previous holds the rows of the revision before, nil for
+// revision 1.
+func (r *Reporter) Build(head protocol.ReportHead, rows, previous Rows) (protocol.ReportHead, error) {
+	head.Schema = protocol.ReportSchema
+	head.Supersedes = nil
+	if head.Revision > 1 {
+		before := head.Revision - 1
+		head.Supersedes = &before
+	}
+	head.Counts = protocol.Counts{}
+	head.Changes = []protocol.Change{}
+	if head.Columns == nil {
+		head.Columns = []protocol.Column{}
+	}
+	next, stop := pull(previous)
+	defer stop()
+	for raw, err := range rows {
+		if err != nil {
+			return head, fmt.Errorf("cannot build report %s r%d: %w", head.RunID, head.Revision, err)
+		}
+		change, outcome, err := compare(raw, next)
+		if err != nil {
+			return head, fmt.Errorf("cannot build report %s r%d: %w", head.RunID, head.Revision, err)
+		}
+		head.Counts.Add(outcome)
+		if change != nil {
+			head.Changes = append(head.Changes, *change)
+		}
+	}
+	head.Rates = ratesOf(head.Counts, head.Targets)
+	head.Verdict = verdictOf(head.Counts, head.Targets, head.Quorum)
+	head.Text, head.TextZh = sentence(head)
+	return head, nil
+}
+
+// judged is as much of a row as counting and comparing need.
+type judged struct {
+	StoreID string       `json:"storeId"`
+	Outcome task.Outcome `json:"outcome"`
+	Reason  task.Reason  `json:"reason"`
+}
+
+func pull(rows Rows) (next func() (json.RawMessage, error, bool), stop func()) {
+	if rows == nil {
+		return nil, func() {}
+	}
+	return iter.Pull2(rows)
+}
+
+// compare reads one row and, when there is a revision before, the row in the
+// same place of it: targets are frozen, so both hold the same stores in the
+// same order.
+func compare(raw json.RawMessage, next func() (json.RawMessage, error, bool)) (*protocol.Change, task.Outcome, error) {
+	var now judged
+	if err := json.Unmarshal(raw, &now); err != nil {
+		return nil, "", fmt.Errorf("cannot read a row: %w", err)
+	}
+	if next == nil {
+		return nil, now.Outcome, nil
+	}
+	old, err, ok := next()
+	if err != nil {
+		return nil, "", fmt.Errorf("cannot read the revision before: %w", err)
+	}
+	if !ok {
+		return nil, "", fmt.Errorf("store %s is not in the revision before", now.StoreID)
+	}
+	if bytes.Equal(raw, old) {
+		return nil, now.Outcome, nil
+	}
+	var was judged
+	if err := json.Unmarshal(old, &was); err != nil {
+		return nil, "", fmt.Errorf("cannot read a row of the revision before: %w", err)
+	}
+	if was.StoreID != now.StoreID {
+		return nil, "", fmt.Errorf("store %s stands where the revision before has %s", now.StoreID, was.StoreID)
+	}
+	return &protocol.Change{StoreID: now.StoreID, From: was.Outcome, FromReason: was.Reason,
+		To: now.Outcome, ToReason: now.Reason}, now.Outcome, nil
+}
+
+func ratesOf(c protocol.Counts, targets int) protocol.Rates {
+	answered := c.Succeeded + c.Failed
+	return protocol.Rates{
+		Succeeded:           share(c.Succeeded, targets),
+		Answered:            share(answered, targets),
+		SucceededOfAnswered: share(c.Succeeded, answered),
+	}
+}
+
+// share is nil for a share of nothing, which is not a number.
+func share(part, whole int) *float64 {
+	if whole <= 0 {
+		return nil
+	}
+	const decimals = 1e6
+	rounded := math.Round(float64(part)/float64(whole)*decimals) / decimals
+	return &rounded
+}
+
+func verdictOf(c protocol.Counts, targets int, quorum float64) protocol.Verdict {
+	switch {
+	case c.Succeeded == targets:
+		return protocol.VerdictComplete
+	case float64(c.Succeeded) < quorum*float64(targets):
+		return protocol.VerdictBelowQuorum
+	}
+	return protocol.VerdictPartial
+}
