@@ -1,0 +1,194 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"muster/dispatcher/internal/store"
+	"muster/internal/protocol"
+)
+
+const (
+	// maxNamed bounds the unknown stores that a refusal names.
+	maxNamed = 10
+	// maxExpression bounds a label expression, in bytes.
+	maxExpression = 1000
+)
+
+// Resolve returns the places that the targets mean, each once and ordered by
+// store id. It fails with a *protocol.Error at /stores: NO_TARGETS,
+// UNKNOWN_STORE, SCHEMA for a bad label expression, TOO_LARGE beyond
+// MaxTargets.
+func Resolve(targets protocol.Targets, places []store.Place) ([]store.Place, error) {
+	var (
+		chosen []store.Place
+		err    error
+	)
+	switch {
+	case targets.All:
+		chosen = slices.Clone(places)
+	case targets.Labels != "":
+		chosen, err = byLabels(targets.Labels, places)
+	default:
+		chosen, err = byID(targets.Stores, places)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(chosen) == 0 {
+		return nil, noTargets(targets)
+	}
+	if len(chosen) > MaxTargets {
+		return nil, &protocol.Error{Code: protocol.CodeTooLarge, Path: "/stores",
+			Message:   fmt.Sprintf("the run would have %d stores; at most %d are taken", len(chosen), MaxTargets),
+			MessageZh: fmt.Sprintf("门店数为 %d，最多 %d", len(chosen), MaxTargets),
+			Hint:      "split it into several runs, by label for example"}
+	}
+	slices.SortFunc(chosen, func(a, b store.Place) int { return strings.Compare(a.StoreID, b.StoreID) })
+	return chosen, nil
+}
+
+func noTargets(targets protocol.Targets) *protocol.Error {
+	e := &protocol.Error{Code: protocol.CodeNoTargets, Path: "/stores"}
+	switch {
+	case targets.All:
+		e.Message, e.MessageZh = "the register holds no store", "门店名册为空"
+		e.Hint = "add stores to the register"
+	case targets.Labels != "":
+		e.Message = fmt.Sprintf("no store has the labels %q", clip(targets.Labels))
+		e.MessageZh = fmt.Sprintf("没有门店符合标签条件 %q", clip(targets.Labels))
+		e.Hint = "check the labels in the register"
+	default:
+		e.Message, e.MessageZh = "the list of stores is empty", "门店列表为空"
+		e.Hint = `name stores, or write "stores":"all"`
+	}
+	return e
+}
+
+func byID(ids []string, places []store.Place) ([]store.Place, error) {
+	known := make(map[string]store.Place, len(places))
+	for _, place := range places {
+		known[place.StoreID] = place
+	}
+	var (
+		chosen  = make([]store.Place, 0, len(ids))
+		seen    = make(map[string]bool, len(ids))
+		unknown []string
+	)
+	for _, id := range ids {
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		if place, ok := known[id]; ok {
+			chosen = append(chosen, place)
+		} else {
+			unknown = append(unknown, id)
+		}
+	}
+	if len(unknown) > 0 {
+		return nil, unknownStores(unknown, places)
+	}
+	return chosen, nil
+}
+
+func unknownStores(unknown []string, places []store.Place) *protocol.Error {
+	named := make([]string, 0, maxNamed)
+	for _, id := range unknown[:min(len(unknown), maxNamed)] {
+		named = append(named, clip(id))
+	}
+	list, more, moreZh := strings.Join(named, ", "), "", ""
+	if rest := len(unknown) - len(named); rest > 0 {
+		more, moreZh = fmt.Sprintf(" and %d more", rest), fmt.Sprintf(" 等 %d 家", len(unknown))
+	}
+	hint := "ids are compared exactly; see the register of stores"
+	for _, place := range places {
+		if place.StoreID != unknown[0] && strings.EqualFold(place.StoreID, strings.TrimSpace(unknown[0])) {
+			hint = fmt.Sprintf("ids are compared exactly; did you mean %s?", place.StoreID)
+			break
+		}
+	}
+	return &protocol.Error{Code: protocol.CodeUnknownStore, Path: "/stores",
+		Message:   "no such store: " + list + more,
+		MessageZh: "未知门店：" + list + moreZh,
+		Hint:      hint}
+}
+
+// term is one comparison of a label expression.
+type term struct {
+	key, value string
+	not        bool
+}
+
+func byLabels(expression string, places []store.Place) ([]store.Place, error) {
+	terms, err := parseExpression(expression)
+	if err != nil {
+		return nil, err
+	}
+	var chosen []store.Place
+	for _, place := range places {
+		if matches(terms, place.Labels) {
+			chosen = append(chosen, place)
+		}
+	}
+	return chosen, nil
+}
+
+// matches reports whether every term holds. A store without the label has
+// another value than any, so != holds for it.
+func matches(terms []term, labels map[string]string) bool {
+	for _, t := range terms {
+		value, has := labels[t.key]
+		if (has && value == t.value) == t.not {
+			return false
+		}
+	}
+	return true
+}
+
+// parseExpression takes "key=value,other!=value" apart; a comma means and.
+func parseExpression(expression string) ([]term, error) {
+	if len(expression) > maxExpression {
+		return nil, badExpression(expression, maxExpression, "it is longer than 1000 bytes", "超过 1000 字节")
+	}
+	var terms []term
+	at := 0
+	for part := range strings.SplitSeq(expression, ",") {
+		start := at + len(part) - len(strings.TrimLeft(part, " "))
+		at += len(part) + 1
+		key, value, ok := strings.Cut(strings.TrimSpace(part), "=")
+		if !ok {
+			return nil, badExpression(expression, start, "key=value or key!=value is expected", "应为 key=value 或 key!=value")
+		}
+		t := term{value: strings.TrimSpace(value)}
+		if key, t.not = strings.CutSuffix(key, "!"); strings.HasPrefix(value, "=") {
+			return nil, badExpression(expression, start, "write = once", "只写一个 =")
+		}
+		if t.key = strings.TrimSpace(key); !protocol.ValidID(t.key) {
+			return nil, badExpression(expression, start, "the label's name must be of A-Z a-z 0-9 . _ -", "标签名只能包含 A-Z a-z 0-9 . _ -")
+		}
+		if t.value == "" || strings.ContainsAny(t.value, "=!") {
+			return nil, badExpression(expression, start, "the label's value is empty or holds = or !", "标签值为空或含有 = 或 !")
+		}
+		terms = append(terms, t)
+	}
+	return terms, nil
+}
+
+// badExpression counts characters from 1, as people do.
+func badExpression(expression string, at int, reason, reasonZh string) *protocol.Error {
+	position := len([]rune(expression[:min(at, len(expression))])) + 1
+	return &protocol.Error{Code: protocol.CodeSchema, Path: "/stores/labels",
+		Message:   fmt.Sprintf("the label expression %q is wrong at character %d: %s", clip(expression), position, reason),
+		MessageZh: fmt.Sprintf("标签表达式 %q 第 %d 个字符处有误：%s", clip(expression), position, reasonZh),
+		Hint:      `for example {"labels":"region=east,format!=kiosk"}; a comma means and`}
+}
+
+func clip(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

@@ -1,0 +1,191 @@
+// Package register reads the chain's list of stores from a CSV file.
+//
+// It only reads and checks: who is a store's neighbour, who is online and what
+// became of a store that left the list is the store package's business.
+package register
+
+import (
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+	_ "time/tzdata" // a list is read alike on a machine without zone files
+	"unicode"
+	"unicode/utf8"
+
+	"muster/dispatcher/internal/store"
+	"muster/internal/protocol"
+)
+
+const (
+	// maxNameRunes bounds a store's name; a label's value is shorter still.
+	maxNameRunes  = 200
+	maxLabelRunes = 64
+)
+
+var labelKey = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+// Load reads the file: UTF-8 with or without byte order mark, LF or CRLF, with
+// the header store_id,name,time_zone,labels. Labels are key=value pairs parted
+// by semicolons. Ids are text: 007 and 1E5 stay. It fails with "file:line: …"
+// on a bad or doubled id, ids that differ only in case, an unknown time zone,
+// and a list without stores.
+func Load(file string) ([]store.Place, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot load stores: %w", err)
+	}
+	places, err := Parse(file, data)
+	if err != nil {
+		return nil, fmt.Errorf("cannot load stores: %w", err)
+	}
+	return places, nil
+}
+
+// Parse reads data as Load does; name stands in errors.
+func Parse(name string, data []byte) ([]store.Place, error) {
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	if !utf8.Valid(data) {
+		return nil, fmt.Errorf("%s: is not UTF-8; save it as \"CSV UTF-8\"", name)
+	}
+	reader := csv.NewReader(bytes.NewReader(data))
+	reader.FieldsPerRecord = -1
+	header, err := reader.Read()
+	if errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: is empty", name)
+	}
+	if err != nil {
+		return nil, unreadable(name, err)
+	}
+	if got := strings.Join(header, ","); got != "store_id,name,time_zone,labels" {
+		return nil, fmt.Errorf("%s:1: the header is %q, must be \"store_id,name,time_zone,labels\"", name, clip(got))
+	}
+	l := list{seen: map[string]row{}}
+	for {
+		fields, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, unreadable(name, err)
+		}
+		line, _ := reader.FieldPos(0)
+		if err := l.add(line, fields); err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", name, line, err)
+		}
+	}
+	if len(l.places) == 0 {
+		return nil, fmt.Errorf("%s: holds no store", name)
+	}
+	return l.places, nil
+}
+
+func unreadable(name string, err error) error {
+	var bad *csv.ParseError
+	if errors.As(err, &bad) {
+		return fmt.Errorf("%s:%d: %w", name, bad.Line, bad.Err)
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// row remembers where an id was read.
+type row struct {
+	id   string
+	line int
+}
+
+type list struct {
+	places []store.Place
+	seen   map[string]row // by lower-cased id
+}
+
+func (l *list) add(line int, fields []string) error {
+	if len(fields) != 4 {
+		return fmt.Errorf("has %d fields, must have 4", len(fields))
+	}
+	id, name, zone := fields[0], strings.TrimSpace(fields[1]), fields[2]
+	if !protocol.ValidID(id) {
+		return fmt.Errorf("store_id %q must be 1 to 63 of A-Z a-z 0-9 . _ - and start with a letter or digit", clip(id))
+	}
+	if other, twice := l.seen[strings.ToLower(id)]; twice {
+		if other.id == id {
+			return fmt.Errorf("store_id %q stands in line %d already", id, other.line)
+		}
+		return fmt.Errorf("store_id %q differs only in case from %q in line %d", id, other.id, other.line)
+	}
+	if err := checkText("name", name, maxNameRunes); err != nil {
+		return err
+	}
+	if err := checkZone(zone); err != nil {
+		return err
+	}
+	labels, err := parseLabels(fields[3])
+	if err != nil {
+		return err
+	}
+	l.seen[strings.ToLower(id)] = row{id, line}
+	l.places = append(l.places, store.Place{StoreID: id, Name: name, TimeZone: zone, Labels: labels})
+	return nil
+}
+
+// checkZone takes IANA names alone: "" and "Local" would mean another zone on
+// another machine.
+func checkZone(zone string) error {
+	if zone == "" || zone == "Local" {
+		return fmt.Errorf("time_zone %q must be an IANA name such as Asia/Shanghai", zone)
+	}
+	if _, err := time.LoadLocation(zone); err != nil {
+		return fmt.Errorf("time_zone %q is unknown; it must be an IANA name such as Asia/Shanghai", clip(zone))
+	}
+	return nil
+}
+
+func checkText(what, text string, most int) error {
+	if text == "" {
+		return fmt.Errorf("%s is empty", what)
+	}
+	if utf8.RuneCountInString(text) > most {
+		return fmt.Errorf("%s %q has more than %d characters", what, clip(text), most)
+	}
+	if strings.ContainsFunc(text, unicode.IsControl) {
+		return fmt.Errorf("%s %q holds a control character", what, clip(text))
+	}
+	return nil
+}
+
+func parseLabels(field string) (map[string]string, error) {
+	labels := map[string]string{}
+	for part := range strings.SplitSeq(field, ";") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		key, value, ok := strings.Cut(part, "=")
+		if !ok || !labelKey.MatchString(key) {
+			return nil, fmt.Errorf("label %q must be key=value", clip(part))
+		}
+		if err := checkText("label "+key, value, maxLabelRunes); err != nil {
+			return nil, err
+		}
+		if strings.ContainsAny(value, ",=!") {
+			return nil, fmt.Errorf("label %s has the value %q; , = and ! would break label expressions", key, clip(value))
+		}
+		if _, twice := labels[key]; twice {
+			return nil, fmt.Errorf("label %q stands twice", key)
+		}
+		labels[key] = value
+	}
+	return labels, nil
+}
+
+func clip(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

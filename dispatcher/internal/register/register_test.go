@@ -1,0 +1,100 @@
+package register_test
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"muster/dispatcher/internal/register"
+	"muster/dispatcher/internal/store"
+)
+
+const header = "store_id,name,time_zone,labels\n"
+
+func TestTheShippedListLoads(t *testing.T) {
+	t.Parallel()
+	places, err := register.Load("../../../configs/stores.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(places) < 20 {
+		t.Errorf("%d stores", len(places))
+	}
+}
+
+func TestIdsAndNamesStayText(t *testing.T) {
+	t.Parallel()
+	text := header + `007,"=1+1",Asia/Shanghai,
+1E5,<script>alert(1)</script>,America/Los_Angeles,region=east
+06-8108,"He said ""hi"", 店 🏪 ` + "\u202e" + `x",UTC,region=华东; format=mall ;
+`
+	want := []store.Place{
+		{StoreID: "007", Name: "=1+1", TimeZone: "Asia/Shanghai", Labels: map[string]string{}},
+		{StoreID: "1E5", Name: "<script>alert(1)</script>", TimeZone: "America/Los_Angeles", Labels: map[string]string{"region": "east"}},
+		{StoreID: "06-8108", Name: "He said \"hi\", 店 🏪 \u202ex", TimeZone: "UTC", Labels: map[string]string{"region": "华东", "format": "mall"}},
+	}
+	for name, data := range map[string]string{
+		"plain": text, "mark": "\ufeff" + text, "CRLF": strings.ReplaceAll(text, "\n", "\r\n"),
+		"mark and CRLF": "\ufeff" + strings.ReplaceAll(text, "\n", "\r\n"), "no final newline": strings.TrimSuffix(text, "\n"),
+	} {
+		got, err := register.Parse("s.csv", []byte(data))
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %+v, %v", name, got, err)
+		}
+	}
+}
+
+func TestBadListsAreRefusedWithTheirLine(t *testing.T) {
+	t.Parallel()
+	const ok = "A1,One,Asia/Shanghai,\n"
+	for name, c := range map[string]struct{ text, want string }{
+		"empty":          {"", `s.csv: is empty`},
+		"header alone":   {header, `s.csv: holds no store`},
+		"other header":   {"id,name\n" + ok, `s.csv:1: the header is "id,name", must be "store_id,name,time_zone,labels"`},
+		"GBK":            {header + "A1,\xb5\xea,Asia/Shanghai,\n", `s.csv: is not UTF-8; save it as "CSV UTF-8"`},
+		"too few fields": {header + ok + "A2,Two\n", `s.csv:3: has 2 fields, must have 4`},
+		"unquoted comma": {header + "A2,Two, again,Asia/Shanghai,\n", `s.csv:2: has 5 fields, must have 4`},
+		"no id":          {header + ok + ",Two,Asia/Shanghai,\n", `s.csv:3: store_id "" must be`},
+		"blank in id":    {header + " A1,One,Asia/Shanghai,\n", `s.csv:2: store_id " A1" must be`},
+		"wildcard id":    {header + "#,One,Asia/Shanghai,\n", `s.csv:2: store_id "#" must be`},
+		"long id":        {header + strings.Repeat("A", 64) + ",One,Asia/Shanghai,\n", `s.csv:2: store_id "AAA`},
+		"id twice":       {header + ok + "\n" + ok, `s.csv:4: store_id "A1" stands in line 2 already`},
+		"case twin":      {header + ok + "a1,Two,Asia/Shanghai,\n", `s.csv:3: store_id "a1" differs only in case from "A1" in line 2`},
+		"no name":        {header + "A1, ,Asia/Shanghai,\n", `s.csv:2: name is empty`},
+		"newline inside": {header + ok + "A2,\"Two\nlines\",Asia/Shanghai,\n", `s.csv:3: name "Two\nlines" holds a control character`},
+		"no zone":        {header + "A1,One,,\n", `s.csv:2: time_zone "" must be an IANA name`},
+		"local zone":     {header + "A1,One,Local,\n", `s.csv:2: time_zone "Local" must be an IANA name`},
+		"unknown zone":   {header + "A1,One,Asia/Beijing,\n", `s.csv:2: time_zone "Asia/Beijing" is unknown`},
+		"zone escapes":   {header + "A1,One,../../etc/passwd,\n", `s.csv:2: time_zone "../../etc/passwd" is unknown`},
+		"label":          {header + "A1,One,UTC,region\n", `s.csv:2: label "region" must be key=value`},
+		"label empty":    {header + "A1,One,UTC,region=\n", `s.csv:2: label region is empty`},
+		"label twice":    {header + "A1,One,UTC,a=1;a=2\n", `s.csv:2: label "a" stands twice`},
+		"label breaks":   {header + "A1,One,UTC,a=1=2\n", `s.csv:2: label a has the value "1=2"`},
+		"open quote":     {header + "A1,\"One,UTC,\n", `s.csv:2: extraneous or missing " in quoted-field`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := register.Parse("s.csv", []byte(c.text))
+			if err == nil || !strings.HasPrefix(err.Error(), c.want) {
+				t.Errorf("got  %v\nwant %s", err, c.want)
+			}
+		})
+	}
+}
+
+func TestLoadNamesTheFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "list.csv")
+	if err := os.WriteFile(file, []byte(header+"?,x,UTC,\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := register.Load(file)
+	if err == nil || !strings.HasPrefix(err.Error(), "cannot load stores: "+file+":2: store_id") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := register.Load(file + ".gone"); err == nil {
+		t.Error("a missing file must be refused")
+	}
+}
