@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"muster/dispatcher/internal/job"
+	"muster/dispatcher/internal/store/internal/sqlite"
 	"muster/internal/protocol"
 	"muster/internal/task"
 )
@@ -14,14 +15,16 @@ import (
 var (
 	// ErrNotFound: no such run, task or request.
 	ErrNotFound = errors.New("not found")
+	// ErrExists: the run or revision was stored before, with other content.
+	ErrExists = errors.New("already exists")
 	// ErrLocked: another process holds the database; the text says which.
-	ErrLocked = errors.New("database is held by another process")
+	ErrLocked = sqlite.ErrLocked
 	// ErrNewerSchema: the database was written by a newer program.
-	ErrNewerSchema = errors.New("database schema is newer than this program")
-	// ErrCorrupt: the integrity check failed.
-	ErrCorrupt = errors.New("database is damaged")
+	ErrNewerSchema = sqlite.ErrNewerSchema
+	// ErrCorrupt: the integrity check failed; the text says how to restore.
+	ErrCorrupt = sqlite.ErrCorrupt
 	// ErrClosed: the store was closed.
-	ErrClosed = errors.New("store is closed")
+	ErrClosed = sqlite.ErrClosed
 )
 
 // Place is a store of the chain as the register knows it.
@@ -78,6 +81,7 @@ type Task struct {
 	Attempts      int // allowed executions
 	HolderID      string
 	LastCode      protocol.Code // how the last failed attempt ended
+	Reason        task.Reason   // given with the move that settled it or failed its attempt
 	CancelReason  task.Reason   // why it was withdrawn, empty unless CANCELLED
 	NextAttemptAt time.Time     // zero unless FAILED and a retry is to follow
 	ClaimedAt     time.Time     // the first claim, zero if none
@@ -110,7 +114,8 @@ type Created struct {
 	Conflict  bool // the request id is taken by other content; Run is the first one
 }
 
-// Attempt is one execution record. Result is empty in lists.
+// Attempt is one execution record. Result is empty in lists. SHA256 and Bytes
+// are what the terminal announced until ReceivedAt is set, then the answer's.
 type Attempt struct {
 	TaskID       string
 	Attempt      int
@@ -137,9 +142,16 @@ type Attempt struct {
 	Late         bool
 }
 
+// Running is a task that runs now, with its current attempt.
+type Running struct {
+	Task    Task
+	Attempt Attempt
+}
+
 // Grant asks to start the next attempt of a task. It is applied only if the
 // task is open, not running, due, of this store, addressed to this terminal or
-// to none, and has attempts left.
+// to none, and has attempts left. A task of another store or addressed to
+// another terminal is NOT_FOUND to the asking one.
 type Grant struct {
 	TaskID     string
 	StoreID    string
@@ -169,8 +181,12 @@ type Sign struct {
 
 // Answer is how an attempt ended, as headquarters judged it. Event is
 // task.Succeed, task.Fail, task.GiveUp or task.Cancel. Attempt's fields are
-// what the terminal said; RetryAt is set with task.Fail. Rejected, when not
-// nil, is the refused payload, kept for reading.
+// what the terminal said; RetryAt is set with task.Fail, which becomes a GiveUp
+// when no attempt is left. Rejected, when not nil, is the refused payload, kept
+// for reading.
+//
+// An Attempt without Answer is headquarters' own word (a lease that ended): it
+// is never late, and with task.GiveUp it may also end the wait for a retry.
 type Answer struct {
 	Attempt  Attempt
 	Event    task.Event

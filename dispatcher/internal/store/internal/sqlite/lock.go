@@ -1,0 +1,66 @@
+package sqlite
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+// holder is what the lock file says about the process that holds it.
+type holder struct {
+	PID   int       `json:"pid"`
+	Host  string    `json:"host"`
+	Since time.Time `json:"since"`
+}
+
+// fileLock is an advisory lock that the operating system frees with the
+// process, however that ends. The file stays; only the lock counts.
+type fileLock struct{ flock *flock.Flock }
+
+func acquire(path string) (*fileLock, error) {
+	fl := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
+	held, err := fl.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("cannot lock %s: %w", path, err)
+	}
+	if !held {
+		return nil, fmt.Errorf("%w: %s", ErrLocked, describe(path))
+	}
+	l := &fileLock{flock: fl}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown" // it only helps a human
+	}
+	text, err := json.Marshal(holder{PID: os.Getpid(), Host: host, Since: time.Now().UTC().Truncate(time.Second)})
+	if err == nil {
+		// Written in place: a rename would leave the lock on a nameless file.
+		err = os.WriteFile(path, append(text, '\n'), 0o600)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot write lock file %s: %w", path, err), l.release())
+	}
+	return l, nil
+}
+
+func describe(path string) string {
+	var h holder
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, &h)
+	}
+	if err != nil {
+		return "the holder did not say who it is (" + path + ")"
+	}
+	return fmt.Sprintf("process %d on %s holds it since %s (%s)", h.PID, h.Host, h.Since.Format(time.RFC3339), path)
+}
+
+func (l *fileLock) release() error {
+	if err := l.flock.Close(); err != nil {
+		return fmt.Errorf("cannot give the lock back: %w", err)
+	}
+	return nil
+}

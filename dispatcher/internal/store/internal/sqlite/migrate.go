@@ -1,0 +1,100 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+)
+
+// prepareFile refuses a file that is not ours, is damaged or is newer, and
+// brings an older one up to date.
+func prepareFile(ctx context.Context, conn *sql.Conn, path string, o Options) error {
+	steps, err := migrations(o.Migrations)
+	if err != nil {
+		return err
+	}
+	if err := quickCheck(ctx, conn); err != nil {
+		return err
+	}
+	var id, version, tables int64
+	for query, into := range map[string]*int64{
+		"PRAGMA application_id":                            &id,
+		"PRAGMA user_version":                              &version,
+		"SELECT count(*) FROM sqlite_schema WHERE rowid>0": &tables,
+	} {
+		if err := conn.QueryRowContext(ctx, query).Scan(into); err != nil {
+			return err
+		}
+	}
+	if tables > 0 && id != int64(o.ApplicationID) {
+		return fmt.Errorf("cannot use %s: it is a database of another program (application id %d)", path, id)
+	}
+	if version > int64(len(steps)) {
+		return fmt.Errorf("%w: %s has schema version %d, this program knows up to %d; install the newer program or restore an older backup",
+			ErrNewerSchema, path, version, len(steps))
+	}
+	for i := version; i < int64(len(steps)); i++ {
+		if err := migrate(ctx, conn, steps[i], i+1, o.ApplicationID); err != nil {
+			return fmt.Errorf("cannot migrate to schema version %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+// quickCheck reads every page once, without comparing indexes with tables.
+func quickCheck(ctx context.Context, conn *sql.Conn) error {
+	var found []string
+	err := Each(ctx, conn, func(rows *sql.Rows) error {
+		var line string
+		err := rows.Scan(&line)
+		found = append(found, line)
+		return err
+	}, "PRAGMA quick_check(5)")
+	if err != nil {
+		return err
+	}
+	if len(found) != 1 || found[0] != "ok" {
+		return fmt.Errorf("%w: %s", ErrCorrupt, strings.Join(found, "; "))
+	}
+	return nil
+}
+
+// migrate runs one step and its version mark in one transaction.
+func migrate(ctx context.Context, conn *sql.Conn, script string, version int64, id int32) error {
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	marks := fmt.Sprintf("PRAGMA user_version = %d; PRAGMA application_id = %d;", version, id)
+	for _, text := range []string{script, marks} {
+		if _, err := tx.ExecContext(ctx, text); err != nil {
+			return errors.Join(err, tx.Rollback())
+		}
+	}
+	return tx.Commit()
+}
+
+// migrations returns the scripts in order: element 0 leads to version 1.
+func migrations(files fs.FS) ([]string, error) {
+	entries, err := fs.ReadDir(files, ".")
+	if err != nil {
+		return nil, fmt.Errorf("cannot list migrations: %w", err)
+	}
+	var steps []string
+	for _, entry := range entries {
+		number, _, _ := strings.Cut(entry.Name(), "_")
+		if n, err := strconv.Atoi(number); err != nil || n != len(steps)+1 {
+			return nil, fmt.Errorf("cannot use migration %s: number %04d is next", entry.Name(), len(steps)+1)
+		}
+		script, err := fs.ReadFile(files, entry.Name())
+		if err != nil {
+			return nil, fmt.Errorf("cannot read migration %s: %w", entry.Name(), err)
+		}
+		steps = append(steps, string(script))
+	}
+	return steps, nil
+}

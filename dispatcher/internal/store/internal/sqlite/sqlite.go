@@ -1,0 +1,268 @@
+// Package sqlite opens one SQLite file the way the store needs it: held by one
+// process, checked, migrated, with one writer that commits in groups and pools
+// of readers that cannot write.
+//
+// It knows no table and no query of the store, and it never asks the time on a
+// caller's behalf.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	driver "modernc.org/sqlite"
+	codes "modernc.org/sqlite/lib"
+)
+
+// Errors that callers test for.
+var (
+	// ErrLocked: another process holds the database; the text says which.
+	ErrLocked = errors.New("database is held by another process")
+	// ErrNewerSchema: the database was written by a newer program.
+	ErrNewerSchema = errors.New("database schema is newer than this program")
+	// ErrCorrupt: the integrity check failed.
+	ErrCorrupt = errors.New("database is damaged")
+	// ErrClosed: the database was closed.
+	ErrClosed = errors.New("store is closed")
+)
+
+const (
+	defaultReaders = 4
+	// maxStreams bounds the connections that long reads hold: pinned snapshots
+	// and iterators. They are apart from the readers so that a loop over a
+	// stream may read on without waiting for itself.
+	maxStreams = 16
+)
+
+// Options says what to open. Migrations holds NNNN_name.sql files in its root,
+// numbered from 0001 without a gap. Readers below 1 means 4.
+type Options struct {
+	Path          string
+	Readers       int
+	Migrations    fs.FS
+	ApplicationID int32
+}
+
+// DB is an open database. All methods are safe for concurrent use.
+type DB struct {
+	lock    *fileLock
+	writing *sql.DB
+	writer  *writer
+	readers *Pool
+	streams *Pool
+	closing sync.Once
+	closed  error
+}
+
+// Open locks, opens, checks and migrates the database, and starts the writer.
+// It fails with ErrLocked, ErrCorrupt or ErrNewerSchema.
+func Open(ctx context.Context, o Options) (*DB, error) {
+	path, err := resolve(o.Path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open database %s: %w", o.Path, err)
+	}
+	lock, err := acquire(path + ".lock")
+	if err != nil {
+		return nil, fmt.Errorf("cannot open database %s: %w", path, err)
+	}
+	db := &DB{lock: lock}
+	if err := db.open(ctx, path, o); err != nil {
+		_ = db.Close() // the reason for closing matters more
+		return nil, fmt.Errorf("cannot open database %s: %w", path, damaged(err, path))
+	}
+	return db, nil
+}
+
+func (db *DB) open(ctx context.Context, path string, o Options) error {
+	var err error
+	db.writing, err = sql.Open("sqlite", address(path, url.Values{
+		"_txlock": {"immediate"},
+		"_pragma": {
+			"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
+			"wal_autocheckpoint(4000)",
+			// A huge transaction may grow the log once; this gives it back.
+			"journal_size_limit(67108864)",
+		},
+	}))
+	if err != nil {
+		return err
+	}
+	db.writing.SetMaxOpenConns(1)
+	conn, err := db.writing.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	if err := prepareFile(ctx, conn, path, o); err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	readers := o.Readers
+	if readers < 1 {
+		readers = defaultReaders
+	}
+	if db.readers, err = openPool(path, readers); err == nil {
+		db.streams, err = openPool(path, maxStreams)
+	}
+	if err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	db.writer = startWriter(conn)
+	return nil
+}
+
+// Readers is the pool for short reads.
+func (db *DB) Readers() *Pool { return db.readers }
+
+// Streams is the pool for reads that last as long as a caller's loop.
+func (db *DB) Streams() *Pool { return db.streams }
+
+// Close lets the writer finish what it holds, closes every connection and
+// gives the lock back. Later calls return what the first did.
+func (db *DB) Close() error {
+	db.closing.Do(func() {
+		var errs []error
+		if db.writer != nil {
+			errs = append(errs, db.writer.stop())
+		}
+		for _, p := range []*Pool{db.readers, db.streams} {
+			if p != nil {
+				p.closed.Store(true)
+				errs = append(errs, p.db.Close())
+			}
+		}
+		if db.writing != nil {
+			errs = append(errs, db.writing.Close())
+		}
+		db.closed = errors.Join(append(errs, db.lock.release())...)
+	})
+	return db.closed
+}
+
+// Pool reads with cached statements. The connections are query_only.
+type Pool struct {
+	db     *sql.DB
+	stmts  sync.Map // query text → *sql.Stmt; the texts are constants
+	closed atomic.Bool
+}
+
+func openPool(path string, size int) (*Pool, error) {
+	db, err := sql.Open("sqlite", address(path, url.Values{
+		"_pragma": {"busy_timeout(5000)", "query_only(1)"},
+	}))
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(size)
+	db.SetMaxIdleConns(min(size, defaultReaders))
+	return &Pool{db: db}, nil
+}
+
+// QueryContext runs a constant query text. The caller closes the rows. It
+// returns ErrClosed when the database is closed.
+func (p *Pool) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	stmt, err := p.stmt(ctx, query)
+	if err != nil {
+		return nil, p.explain(err)
+	}
+	rows, err := stmt.QueryContext(ctx, args...)
+	return rows, p.explain(err)
+}
+
+func (p *Pool) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
+	if cached, ok := p.stmts.Load(query); ok {
+		return cached.(*sql.Stmt), nil
+	}
+	stmt, err := p.db.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	first, loaded := p.stmts.LoadOrStore(query, stmt)
+	if loaded {
+		_ = stmt.Close() // another caller was first; its twin is kept
+	}
+	return first.(*sql.Stmt), nil
+}
+
+func (p *Pool) explain(err error) error {
+	if err != nil && p.closed.Load() {
+		return ErrClosed
+	}
+	return err
+}
+
+// InUse is the number of connections that are reading now: 0 when no rows and
+// no snapshot are left open.
+func (p *Pool) InUse() int { return p.db.Stats().InUse }
+
+// Querier is anything that reads: a Pool, a Tx or a View.
+type Querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// Each calls row for every row of the query and closes the rows, whatever
+// happens. It stops at the first error.
+func Each(ctx context.Context, q Querier, row func(*sql.Rows) error, query string, args ...any) (err error) {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closeErr := rows.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	for rows.Next() {
+		if err := row(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+func resolve(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	if real, err := filepath.EvalSymlinks(abs); err == nil {
+		return real, nil // one file, one lock, whatever names lead to it
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(abs))
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, filepath.Base(abs)), nil
+}
+
+func address(path string, query url.Values) string {
+	slashed := filepath.ToSlash(path)
+	if !strings.HasPrefix(slashed, "/") {
+		slashed = "/" + slashed // a drive letter
+	}
+	u := url.URL{Scheme: "file", Path: slashed, RawQuery: query.Encode()}
+	return u.String()
+}
+
+// damaged adds to what SQLite says about a broken file how to get out of it.
+func damaged(err error, path string) error {
+	var sqliteErr *driver.Error
+	if !errors.Is(err, ErrCorrupt) && errors.As(err, &sqliteErr) {
+		switch sqliteErr.Code() & 0xff {
+		case codes.SQLITE_CORRUPT, codes.SQLITE_NOTADB:
+			err = fmt.Errorf("%w: %v", ErrCorrupt, err)
+		}
+	}
+	if !errors.Is(err, ErrCorrupt) {
+		return err
+	}
+	name := filepath.Base(path)
+	return fmt.Errorf("%w; to restore: stop the dispatcher, move %s, %s-wal and %s-shm aside together, copy the newest backup to %s, start again",
+		err, name, name, name, path)
+}

@@ -1,0 +1,274 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"sync"
+)
+
+const (
+	// maxBatch bounds how many operations share one commit, so that the first
+	// of them does not wait for an endless stream behind it.
+	maxBatch = 512
+	// bulkRows is how many rows one INSERT statement takes.
+	bulkRows = 100
+)
+
+// Op is one all-or-nothing operation. Run may be called twice: when another
+// operation of its group fails, the group is rolled back and each runs alone.
+type Op struct {
+	// Run does the work. An error or a panic undoes all of it.
+	Run func(*Tx) error
+	// Pin, if any, runs after the commit and before anything else is
+	// committed; its error is returned to the caller, the commit stays.
+	Pin func() error
+	// Committed, if any, runs after the callers of the group were answered, in
+	// commit order, in the writer's goroutine: it must return at once and must
+	// not write.
+	Committed func()
+}
+
+type request struct {
+	op      Op
+	ctx     context.Context
+	done    chan struct{}
+	skipped error // the caller went away before the work began
+	err     error
+}
+
+type writer struct {
+	conn  *sql.Conn
+	queue chan *request
+	quit  chan struct{}
+	once  sync.Once
+	ended chan struct{}
+	stmts map[string]*sql.Stmt
+}
+
+func startWriter(conn *sql.Conn) *writer {
+	w := &writer{
+		conn:  conn,
+		queue: make(chan *request), // unbuffered: what is handed over is answered
+		quit:  make(chan struct{}),
+		ended: make(chan struct{}),
+		stmts: map[string]*sql.Stmt{},
+	}
+	go w.loop()
+	return w
+}
+
+// Write hands the operation to the writer and waits for its commit. It returns
+// ErrClosed when the database is closed, and ctx's error when the caller
+// stopped waiting: the operation is then done wholly or not at all.
+func (db *DB) Write(ctx context.Context, op Op) error {
+	r := &request{op: op, ctx: ctx, done: make(chan struct{})}
+	select {
+	case <-db.writer.quit:
+		return ErrClosed
+	default:
+	}
+	select {
+	case db.writer.queue <- r:
+	case <-db.writer.quit:
+		return ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (w *writer) stop() error {
+	w.once.Do(func() { close(w.quit) })
+	<-w.ended
+	for _, stmt := range w.stmts {
+		_ = stmt.Close() // the connection goes next
+	}
+	return w.conn.Close()
+}
+
+func (w *writer) loop() {
+	defer close(w.ended)
+	for {
+		select {
+		case <-w.quit:
+			return
+		case first := <-w.queue:
+			w.commit(w.drain(first))
+		}
+	}
+}
+
+// drain takes what waits already and lingers for nothing: while one commit
+// syncs, the next group gathers by itself. What must be pinned ends its group.
+func (w *writer) drain(first *request) []*request {
+	group := []*request{first}
+	for len(group) < maxBatch && group[len(group)-1].op.Pin == nil {
+		select {
+		case r := <-w.queue:
+			group = append(group, r)
+		default:
+			return group
+		}
+	}
+	return group
+}
+
+func (w *writer) commit(group []*request) {
+	if err := w.transact(group); err == nil || len(group) == 1 {
+		answer(group, err)
+		return
+	}
+	for _, r := range group {
+		alone := []*request{r}
+		answer(alone, w.transact(alone))
+	}
+}
+
+func answer(group []*request, err error) {
+	for _, r := range group {
+		if r.err = err; err == nil {
+			r.err = r.skipped
+		}
+		if r.err == nil && r.op.Pin != nil {
+			r.err = r.op.Pin()
+		}
+		close(r.done)
+	}
+	for _, r := range group {
+		if err == nil && r.skipped == nil && r.op.Committed != nil {
+			r.op.Committed()
+		}
+	}
+}
+
+// transact runs the group in one transaction, or leaves nothing of it. No
+// caller's context reaches SQLite: a cancelled one would roll back in silence
+// and let what follows commit by itself.
+func (w *writer) transact(group []*request) error {
+	if err := w.exec("BEGIN IMMEDIATE"); err != nil {
+		return fmt.Errorf("cannot begin: %w", err)
+	}
+	for _, r := range group {
+		if r.skipped = r.ctx.Err(); r.skipped != nil {
+			continue
+		}
+		if err := runOne(r.op, &Tx{w: w}); err != nil {
+			return errors.Join(err, w.rollback())
+		}
+	}
+	if err := w.exec("COMMIT"); err != nil {
+		return errors.Join(fmt.Errorf("cannot commit: %w", err), w.rollback())
+	}
+	return nil
+}
+
+func runOne(op Op, tx *Tx) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("operation panicked: %v\n%s", p, debug.Stack())
+		}
+	}()
+	if err := op.Run(tx); err != nil {
+		return err
+	}
+	return tx.failed
+}
+
+func (w *writer) exec(text string) error {
+	_, err := w.conn.ExecContext(context.Background(), text)
+	return err
+}
+
+// rollback tolerates that SQLite rolled back by itself, as it does when the
+// disk is full.
+func (w *writer) rollback() error {
+	err := w.exec("ROLLBACK")
+	if err != nil && strings.Contains(err.Error(), "no transaction is active") {
+		return nil
+	}
+	return err
+}
+
+// Tx is what an operation reads and writes through. It is valid until Run
+// returns. An error of any statement fails the operation even if Run hides it:
+// SQLite may have ended the transaction.
+type Tx struct {
+	w      *writer
+	failed error
+}
+
+// Exec runs a constant statement and returns the number of rows it changed.
+func (tx *Tx) Exec(query string, args ...any) (int64, error) {
+	stmt, err := tx.stmt(query)
+	if err != nil {
+		return 0, err
+	}
+	result, err := stmt.ExecContext(context.Background(), args...)
+	if err != nil {
+		return 0, tx.fail(err)
+	}
+	n, err := result.RowsAffected()
+	return n, tx.fail(err)
+}
+
+// QueryContext runs a constant query; ctx is not used, see transact. The
+// caller closes the rows.
+func (tx *Tx) QueryContext(_ context.Context, query string, args ...any) (*sql.Rows, error) {
+	stmt, err := tx.stmt(query)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := stmt.QueryContext(context.Background(), args...)
+	return rows, tx.fail(err)
+}
+
+// Insert adds n rows, many a statement. head is "INSERT INTO t (a, b)", row
+// its placeholders "(?, ?)", and args returns the values of row i.
+func (tx *Tx) Insert(head, row string, n int, args func(i int) []any) error {
+	many := head + " VALUES " + row + strings.Repeat(", "+row, bulkRows-1)
+	var values []any
+	i := 0
+	for ; i+bulkRows <= n; i += bulkRows {
+		values = values[:0]
+		for j := range bulkRows {
+			values = append(values, args(i+j)...)
+		}
+		if _, err := tx.Exec(many, values...); err != nil {
+			return err
+		}
+	}
+	for ; i < n; i++ {
+		if _, err := tx.Exec(head+" VALUES "+row, args(i)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (tx *Tx) stmt(query string) (*sql.Stmt, error) {
+	if stmt, ok := tx.w.stmts[query]; ok {
+		return stmt, nil
+	}
+	stmt, err := tx.w.conn.PrepareContext(context.Background(), query)
+	if err != nil {
+		return nil, tx.fail(err)
+	}
+	tx.w.stmts[query] = stmt
+	return stmt, nil
+}
+
+func (tx *Tx) fail(err error) error {
+	if err != nil && tx.failed == nil {
+		tx.failed = err
+	}
+	return err
+}

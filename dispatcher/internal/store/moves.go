@@ -1,0 +1,155 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"muster/dispatcher/internal/store/internal/sqlite"
+	"muster/internal/protocol"
+	"muster/internal/task"
+)
+
+// move takes the task from where it stands along the event with one guarded
+// UPDATE. set changes the other fields of the record before they are stored.
+// moved is false, and the task unchanged, when the moves table has no such
+// move or the guard did not hold.
+func move(tx *sqlite.Tx, t *Task, event task.Event, now time.Time, set func(*Task)) (moved bool, err error) {
+	next, err := t.State.Next(event)
+	var illegal *task.MoveError
+	if errors.As(err, &illegal) {
+		return false, nil
+	}
+	after, from := *t, t.State
+	after.State, after.NextAttemptAt = next, time.Time{}
+	if next.Settled {
+		after.SettledAt = now
+	}
+	set(&after)
+	n, err := tx.Exec(`UPDATE tasks SET status = ?, attempt = ?, settled_at = ?, holder_id = ?, last_code = ?, reason = ?,
+			next_attempt_at = ?, claimed_at = ?
+		WHERE task_id = ? AND status = ? AND attempt = ? AND settled_at = 0`,
+		next.Status, next.Attempt, millis(after.SettledAt), after.HolderID, after.LastCode, after.Reason,
+		millis(after.NextAttemptAt), millis(after.ClaimedAt), t.TaskID, from.Status, from.Attempt)
+	if err != nil {
+		return false, fmt.Errorf("cannot %s task %s: %w", event, t.TaskID, err)
+	}
+	if n == 0 {
+		return false, nil
+	}
+	// As a later read would return them.
+	after.SettledAt, after.NextAttemptAt, after.ClaimedAt = stored(after.SettledAt), stored(after.NextAttemptAt), stored(after.ClaimedAt)
+	*t = after
+	return true, nil
+}
+
+// stored returns t as it comes back from the database.
+func stored(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return time.UnixMilli(t.UnixMilli()).UTC()
+}
+
+// endAttempt marks that the task left RUNNING. code is empty on success.
+func endAttempt(tx *sqlite.Tx, t Task, code protocol.Code, now time.Time) error {
+	_, err := tx.Exec(`UPDATE attempts SET ended_at = ?, code = ? WHERE task_id = ? AND attempt = ? AND ended_at = 0`,
+		millis(now), code, t.TaskID, t.State.Attempt)
+	if err != nil {
+		return fmt.Errorf("cannot end attempt %d of task %s: %w", t.State.Attempt, t.TaskID, err)
+	}
+	return nil
+}
+
+func moved(t Task, from task.State, event task.Event, ended *Attempt, late bool) Change {
+	return Change{Kind: TaskMoved, RunID: t.RunID, Task: &t, From: from, Event: event, Attempt: ended, Late: late}
+}
+
+func attemptOf(ctx context.Context, q sqlite.Querier, taskID string, attempt int) (Attempt, error) {
+	return one(ctx, q, scanAttempt, `SELECT `+attemptColumns+` FROM attempts a WHERE a.task_id = ? AND a.attempt = ?`, taskID, attempt)
+}
+
+// Grant starts the next attempt if Grant's conditions hold, and tells
+// observers. A refusal is an answer, not an error.
+func (s *Store) Grant(ctx context.Context, g Grant, now time.Time) (Granted, error) {
+	granted, err := write(ctx, s, func(tx *sqlite.Tx, changes *[]Change) (Granted, error) {
+		t, err := one(ctx, tx, scanTask, selectTask, g.TaskID)
+		if errors.Is(err, ErrNotFound) {
+			return Granted{Refusal: protocol.CodeNotFound}, nil
+		}
+		if err != nil {
+			return Granted{}, err
+		}
+		if refusal := refuseGrant(t, g, now); refusal != "" {
+			return Granted{Task: t, Refusal: refusal}, nil
+		}
+		from := t.State
+		ok, err := move(tx, &t, task.Grant, now, func(after *Task) {
+			after.HolderID, after.Reason = g.TerminalID, task.ReasonNone
+			if after.ClaimedAt.IsZero() {
+				after.ClaimedAt = now
+			}
+		})
+		if err != nil || !ok {
+			return Granted{Task: t, Refusal: protocol.CodeTaken}, err
+		}
+		_, err = tx.Exec(`INSERT INTO attempts (task_id, attempt, store_id, terminal_id, granted_at, lease_until) VALUES (?, ?, ?, ?, ?, ?)`,
+			t.TaskID, t.State.Attempt, t.StoreID, g.TerminalID, millis(now), millis(g.LeaseUntil))
+		*changes = append(*changes, moved(t, from, task.Grant, nil, false))
+		return Granted{Task: t}, err
+	})
+	if err != nil {
+		return Granted{}, fmt.Errorf("cannot grant task %s to terminal %s of store %s: %w", g.TaskID, g.TerminalID, g.StoreID, err)
+	}
+	return granted, nil
+}
+
+func refuseGrant(t Task, g Grant, now time.Time) protocol.Code {
+	switch {
+	case t.StoreID != g.StoreID, t.TerminalID != "" && t.TerminalID != g.TerminalID:
+		return protocol.CodeNotFound
+	case t.State.Settled, t.State.Status != task.Running && t.State.Attempt >= t.Attempts:
+		return protocol.CodeSettled
+	case t.State.Status == task.Running:
+		return protocol.CodeTaken
+	case millis(t.NextAttemptAt) > millis(now):
+		return protocol.CodeNotYet
+	}
+	return ""
+}
+
+// Sign renews the lease of a running attempt, never shortens it, and marks the
+// start if it is the first. It returns false when the attempt is not running,
+// was answered, or is not this terminal's.
+func (s *Store) Sign(ctx context.Context, sign Sign, now time.Time) (bool, error) {
+	n, err := write(ctx, s, func(tx *sqlite.Tx, _ *[]Change) (int64, error) {
+		at, ready := millis(now), sign.ReadyBytes > 0
+		return tx.Exec(`UPDATE attempts SET last_sign_at = max(last_sign_at, ?), lease_until = max(lease_until, ?),
+				started_at = CASE WHEN started_at = 0 THEN ? ELSE started_at END,
+				ready_at = CASE WHEN ? AND ready_at = 0 THEN ? ELSE ready_at END,
+				bytes = CASE WHEN ? THEN ? ELSE bytes END,
+				sha256 = CASE WHEN ? THEN ? ELSE sha256 END
+			WHERE task_id = ? AND attempt = ? AND store_id = ? AND terminal_id = ? AND ended_at = 0 AND received_at = 0`,
+			at, millis(sign.LeaseUntil), at, ready, at, ready, sign.ReadyBytes, ready, sign.SHA256,
+			sign.TaskID, sign.Attempt, sign.StoreID, sign.TerminalID)
+	})
+	if err != nil {
+		return false, fmt.Errorf("cannot renew attempt %d of task %s: %w", sign.Attempt, sign.TaskID, err)
+	}
+	return n > 0, nil
+}
+
+// ExtendLeases gives every running attempt at least until the given time, so
+// that headquarters' own absence ends nobody's lease.
+func (s *Store) ExtendLeases(ctx context.Context, until, now time.Time) error {
+	_, err := write(ctx, s, func(tx *sqlite.Tx, _ *[]Change) (int64, error) {
+		return tx.Exec(`UPDATE attempts SET lease_until = max(lease_until, ?)
+			WHERE ended_at = 0 AND granted_at <= ? AND (task_id, attempt) IN
+				(SELECT task_id, attempt FROM tasks WHERE settled_at = 0 AND status = 'RUNNING')`, millis(until), millis(now))
+	})
+	if err != nil {
+		return fmt.Errorf("cannot extend leases: %w", err)
+	}
+	return nil
+}

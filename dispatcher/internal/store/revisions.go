@@ -1,0 +1,201 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"muster/dispatcher/internal/store/internal/sqlite"
+	"muster/internal/protocol"
+)
+
+// chunkRows is how many outcome rows one commit takes, so that answers that
+// come in meanwhile wait for milliseconds.
+const chunkRows = 2000
+
+// AddRevision stores a revision in chunks between which other writes proceed;
+// it counts, and observers hear RevisionReady, only once all of it is there.
+// What an earlier unfinished try left is replaced. It fails with ErrExists
+// when the revision is complete already, and otherwise when it is not the next
+// one or revision 1 does not hold every target.
+func (s *Store) AddRevision(ctx context.Context, rev NewRevision, now time.Time) error {
+	s.revising.Lock()
+	defer s.revising.Unlock()
+	if err := s.addRevision(ctx, rev, now); err != nil {
+		return fmt.Errorf("cannot add revision %d of run %s: %w", rev.Revision, rev.RunID, err)
+	}
+	return nil
+}
+
+func (s *Store) addRevision(ctx context.Context, rev NewRevision, now time.Time) error {
+	if rev.AsOf.IsZero() {
+		rev.AsOf = now
+	}
+	seen, ok := s.snapshots.get(rev.RunID)
+	if !ok {
+		seen = -1
+	}
+	_, err := write(ctx, s, func(tx *sqlite.Tx, _ *[]Change) (struct{}, error) {
+		return struct{}{}, beginRevision(ctx, tx, rev, seen)
+	})
+	if err != nil {
+		return err
+	}
+	for rest := rev.Rows; len(rest) > 0; {
+		chunk := rest[:min(len(rest), chunkRows)]
+		rest = rest[len(chunk):]
+		_, err := write(ctx, s, func(tx *sqlite.Tx, _ *[]Change) (struct{}, error) {
+			return struct{}{}, insertOutcomes(tx, rev, chunk)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	_, err = write(ctx, s, func(tx *sqlite.Tx, changes *[]Change) (struct{}, error) {
+		*changes = append(*changes, Change{Kind: RevisionReady, RunID: rev.RunID, Revision: rev.Revision})
+		return struct{}{}, completeRevision(ctx, tx, rev)
+	})
+	if err == nil {
+		s.snapshots.forget(rev.RunID)
+	}
+	return err
+}
+
+// beginRevision makes room and marks the revision as begun. Without a
+// snapshot (seen < 0) it claims to have seen what the one before it saw.
+func beginRevision(ctx context.Context, tx *sqlite.Tx, rev NewRevision, seen int64) error {
+	run, err := one(ctx, tx, scanRun, selectRun, rev.RunID)
+	switch {
+	case err != nil:
+		return err
+	case rev.Revision <= run.Revision:
+		return ErrExists
+	case rev.Revision != run.Revision+1:
+		return fmt.Errorf("revision %d is next", run.Revision+1)
+	case run.BarrierClosedAt.IsZero():
+		return fmt.Errorf("the barrier is open")
+	}
+	if err := discardRevision(tx, rev.RunID, rev.Revision); err != nil {
+		return err
+	}
+	_, err = tx.Exec(`INSERT INTO revisions (run_id, revision, why, as_of, seen) VALUES (?, ?, ?, ?,
+			CASE WHEN ? >= 0 THEN ? ELSE coalesce((SELECT seen FROM revisions WHERE run_id = ? AND revision = ?), 0) END)`,
+		rev.RunID, rev.Revision, rev.Why, millis(rev.AsOf), seen, seen, rev.RunID, run.Revision)
+	return err
+}
+
+func insertOutcomes(tx *sqlite.Tx, rev NewRevision, rows []OutcomeRow) error {
+	return tx.Insert(`INSERT INTO outcomes (run_id, store_id, revision, outcome, reason, row)`, placeholders(6), len(rows),
+		func(i int) []any {
+			r := rows[i]
+			return []any{rev.RunID, r.StoreID, rev.Revision, r.Outcome, r.Reason, string(r.Row)}
+		})
+}
+
+func completeRevision(ctx context.Context, tx *sqlite.Tx, rev NewRevision) error {
+	missing, err := one(ctx, tx, func(row scanner) (n int, err error) {
+		err = row.Scan(&n)
+		return n, err
+	}, `SELECT r.targets - (SELECT count(*) FROM outcomes o WHERE o.run_id = r.run_id AND o.revision = 1) FROM runs r WHERE r.run_id = ?`, rev.RunID)
+	if err != nil {
+		return err
+	}
+	if missing != 0 {
+		return fmt.Errorf("%d targets have no row in revision 1", missing)
+	}
+	if _, err := tx.Exec(`UPDATE revisions SET complete = 1 WHERE run_id = ? AND revision = ?`, rev.RunID, rev.Revision); err != nil {
+		return err
+	}
+	_, err = tx.Exec(`UPDATE runs SET revision = ? WHERE run_id = ?`, rev.Revision, rev.RunID)
+	return err
+}
+
+func discardRevision(tx *sqlite.Tx, runID string, revision int) error {
+	if _, err := tx.Exec(`DELETE FROM outcomes WHERE run_id = ? AND revision = ?`, runID, revision); err != nil {
+		return err
+	}
+	_, err := tx.Exec(`DELETE FROM revisions WHERE run_id = ? AND revision = ? AND complete = 0`, runID, revision)
+	return err
+}
+
+// discardIncomplete drops what a process that died left unfinished.
+func (s *Store) discardIncomplete(ctx context.Context) error {
+	_, err := write(ctx, s, func(tx *sqlite.Tx, _ *[]Change) (struct{}, error) {
+		begun, err := list(ctx, tx, scanRevision, `SELECT `+revisionColumns+` FROM revisions WHERE complete = 0`)
+		for _, rev := range begun {
+			if err := discardRevision(tx, rev.RunID, rev.Revision); err != nil {
+				return struct{}{}, err
+			}
+			s.logger.Info("dropped an unfinished revision", "run_id", rev.RunID, "revision", rev.Revision)
+		}
+		return struct{}{}, err
+	})
+	if err != nil {
+		return fmt.Errorf("cannot drop unfinished revisions: %w", err)
+	}
+	return nil
+}
+
+// LoadRows yields each target's newest row up to the revision, by store id. It
+// reads while the loop runs.
+func (s *Store) LoadRows(ctx context.Context, runID string, revision int) iter.Seq2[OutcomeRow, error] {
+	return stream(ctx, s.db.Streams(), func(row scanner) (OutcomeRow, error) {
+		var r OutcomeRow
+		err := row.Scan(&r.StoreID, &r.Outcome, &r.Reason, raw{&r.Row})
+		return r, err
+	}, `SELECT o.store_id, o.outcome, o.reason, o.row FROM run_targets t
+		JOIN outcomes o ON o.run_id = t.run_id AND o.store_id = t.store_id AND o.revision =
+			(SELECT max(n.revision) FROM outcomes n JOIN revisions v ON v.run_id = n.run_id AND v.revision = n.revision
+				WHERE n.run_id = t.run_id AND n.store_id = t.store_id AND n.revision <= ? AND v.complete = 1)
+		WHERE t.run_id = ? ORDER BY t.store_id`, revision, runID)
+}
+
+const revisionColumns = `run_id, revision, why, as_of, published_at, files`
+
+func scanRevision(row scanner) (Revision, error) {
+	var r Revision
+	err := row.Scan(&r.RunID, &r.Revision, &r.Why, moment{&r.AsOf}, moment{&r.PublishedAt}, document{&r.Files})
+	return r, err
+}
+
+// ListRevisions returns the run's complete revisions, oldest first.
+func (s *Store) ListRevisions(ctx context.Context, runID string) ([]Revision, error) {
+	revisions, err := list(ctx, s.db.Readers(), scanRevision,
+		`SELECT `+revisionColumns+` FROM revisions WHERE run_id = ? AND complete = 1 ORDER BY revision`, runID)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list revisions of run %s: %w", runID, err)
+	}
+	return revisions, nil
+}
+
+// UnpublishedRevisions returns the complete revisions of all runs whose files
+// are not published, in order.
+func (s *Store) UnpublishedRevisions(ctx context.Context) ([]Revision, error) {
+	revisions, err := list(ctx, s.db.Readers(), scanRevision,
+		`SELECT `+revisionColumns+` FROM revisions WHERE complete = 1 AND published_at = 0 ORDER BY run_id, revision`)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list unpublished revisions: %w", err)
+	}
+	return revisions, nil
+}
+
+// MarkPublished stores which files the revision became. A published revision
+// keeps its first files. It fails with ErrNotFound when the revision is not
+// complete.
+func (s *Store) MarkPublished(ctx context.Context, runID string, revision int, files []protocol.ManifestFile, now time.Time) error {
+	_, err := write(ctx, s, func(tx *sqlite.Tx, _ *[]Change) (struct{}, error) {
+		_, err := one(ctx, tx, scanRevision,
+			`SELECT `+revisionColumns+` FROM revisions WHERE run_id = ? AND revision = ? AND complete = 1`, runID, revision)
+		if err != nil {
+			return struct{}{}, err
+		}
+		_, err = tx.Exec(`UPDATE revisions SET published_at = ?, files = ? WHERE run_id = ? AND revision = ? AND published_at = 0`,
+			millis(now), document{files}, runID, revision)
+		return struct{}{}, err
+	})
+	if err != nil {
+		return fmt.Errorf("cannot mark revision %d of run %s published: %w", revision, runID, err)
+	}
+	return nil
+}

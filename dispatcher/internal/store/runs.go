@@ -1,0 +1,163 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"muster/dispatcher/internal/store/internal/sqlite"
+)
+
+// CreateRun stores the run, its frozen targets and all its tasks in one
+// transaction, with an audit line, and tells observers RunCreated. A request
+// id that the user used before creates nothing: Created says whether the
+// content was the same. An empty RequestID is never a duplicate. Every place
+// must have a task; Targets is the number of places.
+func (s *Store) CreateRun(ctx context.Context, run Run, places []Place, tasks []NewTask, req Request, now time.Time) (Created, error) {
+	run.Targets = len(places)
+	if run.CreatedAt.IsZero() {
+		run.CreatedAt = now
+	}
+	if err := coverage(places, tasks); err != nil {
+		return Created{}, fmt.Errorf("cannot create run %s: %w", run.RunID, err)
+	}
+	created, err := write(ctx, s, func(tx *sqlite.Tx, changes *[]Change) (Created, error) {
+		first, err := requested(ctx, tx, req)
+		if !errors.Is(err, ErrNotFound) {
+			return first, err
+		}
+		if err := insertRun(tx, run, places, tasks, req, now); err != nil {
+			return Created{}, err
+		}
+		stored, err := one(ctx, tx, scanRun, selectRun, run.RunID)
+		*changes = append(*changes, Change{Kind: RunCreated, RunID: run.RunID, Run: &stored})
+		return Created{Run: stored}, err
+	})
+	if err != nil {
+		return Created{}, fmt.Errorf("cannot create run %s: %w", run.RunID, err)
+	}
+	return created, nil
+}
+
+func coverage(places []Place, tasks []NewTask) error {
+	bare := make(map[string]struct{}, len(places))
+	for _, p := range places {
+		bare[p.StoreID] = struct{}{}
+	}
+	for _, t := range tasks {
+		delete(bare, t.StoreID)
+	}
+	for id := range bare {
+		return fmt.Errorf("store %s is a target without a task", id)
+	}
+	return nil
+}
+
+// requested returns what the request made before, or ErrNotFound.
+func requested(ctx context.Context, tx *sqlite.Tx, req Request) (Created, error) {
+	if req.RequestID == "" {
+		return Created{}, ErrNotFound
+	}
+	stored, err := one(ctx, tx, scanRequest, selectRequest, req.User, req.RequestID)
+	if err != nil {
+		return Created{}, err
+	}
+	run, err := one(ctx, tx, scanRun, selectRun, stored.runID)
+	if errors.Is(err, ErrNotFound) {
+		return Created{}, fmt.Errorf("request %s names the lost run %s", req.RequestID, stored.runID)
+	}
+	same := stored.ContentHash == req.ContentHash
+	return Created{Run: run, Duplicate: same, Conflict: !same}, err
+}
+
+func insertRun(tx *sqlite.Tx, run Run, places []Place, tasks []NewTask, req Request, now time.Time) error {
+	_, err := tx.Exec(`INSERT INTO runs (run_id, job, job_version, requested_by, reason, input, policy, columns,
+			targets, created_at, barrier_at, makeup_until) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		run.RunID, run.Job, run.JobVersion, run.RequestedBy, run.Reason, string(run.Input), document{run.Policy},
+		document{run.Columns}, run.Targets, millis(run.CreatedAt), millis(run.BarrierAt), millis(run.MakeupUntil))
+	if err != nil {
+		return err
+	}
+	err = tx.Insert(`INSERT INTO run_targets (run_id, store_id, name, time_zone, labels)`, placeholders(5), len(places),
+		func(i int) []any {
+			p := places[i]
+			return []any{run.RunID, p.StoreID, p.Name, p.TimeZone, document{p.Labels}}
+		})
+	if err != nil {
+		return fmt.Errorf("cannot freeze %d targets: %w", len(places), err)
+	}
+	err = tx.Insert(`INSERT INTO tasks (task_id, run_id, store_id, terminal_id, attempts, created_at, input)`,
+		placeholders(7), len(tasks), func(i int) []any {
+			t := tasks[i]
+			return []any{t.TaskID, run.RunID, t.StoreID, t.TerminalID, max(run.Policy.Attempts, 1), millis(run.CreatedAt), text(t.Input)}
+		})
+	if err != nil {
+		return fmt.Errorf("cannot insert %d tasks: %w", len(tasks), err)
+	}
+	if req.RequestID != "" {
+		_, err := tx.Exec(`INSERT INTO requests (user, request_id, content_hash, run_id, created_at) VALUES (?, ?, ?, ?, ?)`,
+			req.User, req.RequestID, req.ContentHash, run.RunID, millis(now))
+		if err != nil {
+			return fmt.Errorf("cannot store request %s: %w", req.RequestID, err)
+		}
+	}
+	return audit(tx, run.RequestedBy, "run_created", run.RunID,
+		fmt.Sprintf("job %s v%d, %d targets, %d tasks, reason: %s", run.Job, run.JobVersion, len(places), len(tasks), run.Reason), now)
+}
+
+// FindRequest returns what the user asked under the id and the run that it
+// made, or ErrNotFound.
+func (s *Store) FindRequest(ctx context.Context, user, requestID string) (Request, Run, error) {
+	stored, err := one(ctx, s.db.Readers(), scanRequest, selectRequest, user, requestID)
+	if err != nil {
+		return Request{}, Run{}, fmt.Errorf("cannot find request %s of %s: %w", requestID, user, err)
+	}
+	run, err := s.GetRun(ctx, stored.runID)
+	return stored.Request, run, err
+}
+
+// GetRun returns the run, or ErrNotFound.
+func (s *Store) GetRun(ctx context.Context, runID string) (Run, error) {
+	run, err := one(ctx, s.db.Readers(), scanRun, selectRun, runID)
+	if err != nil {
+		return Run{}, fmt.Errorf("cannot get run %s: %w", runID, err)
+	}
+	return run, nil
+}
+
+// ListOpenRuns returns the runs that are not closed, oldest first.
+func (s *Store) ListOpenRuns(ctx context.Context) ([]Run, error) {
+	runs, err := list(ctx, s.db.Readers(), scanRun,
+		`SELECT `+runColumns+` FROM runs WHERE closed_at = 0 ORDER BY created_at, run_id`)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list open runs: %w", err)
+	}
+	return runs, nil
+}
+
+const runColumns = `run_id, job, job_version, requested_by, reason, input, policy, columns, targets,
+	created_at, barrier_at, makeup_until, barrier_closed_at, closed_at, revision`
+
+const selectRun = `SELECT ` + runColumns + ` FROM runs WHERE run_id = ?`
+
+func scanRun(row scanner) (Run, error) {
+	var r Run
+	err := row.Scan(&r.RunID, &r.Job, &r.JobVersion, &r.RequestedBy, &r.Reason, raw{&r.Input}, document{&r.Policy},
+		document{&r.Columns}, &r.Targets, moment{&r.CreatedAt}, moment{&r.BarrierAt}, moment{&r.MakeupUntil},
+		moment{&r.BarrierClosedAt}, moment{&r.ClosedAt}, &r.Revision)
+	return r, err
+}
+
+type storedRequest struct {
+	Request
+	runID string
+}
+
+const selectRequest = `SELECT user, request_id, content_hash, run_id FROM requests WHERE user = ? AND request_id = ?`
+
+func scanRequest(row scanner) (storedRequest, error) {
+	var r storedRequest
+	err := row.Scan(&r.User, &r.RequestID, &r.ContentHash, &r.runID)
+	return r, err
+}

@@ -1,0 +1,151 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+
+	"muster/dispatcher/internal/store/internal/sqlite"
+	"muster/internal/task"
+)
+
+// Snapshot is a run as it stood at one moment, whatever is committed since. It
+// is for one goroutine at a time. Close it soon: the log of the database
+// cannot shrink while it is open.
+type Snapshot struct {
+	Run  Run
+	ctx  context.Context
+	view *sqlite.View
+}
+
+// CloseBarrier marks the run's barrier closed and returns the run as it stood
+// at that commit: what came before it is in, nothing after it is. Closing
+// again keeps the first mark and returns a fresh snapshot.
+func (s *Store) CloseBarrier(ctx context.Context, runID string, now time.Time) (*Snapshot, error) {
+	return s.snapshot(ctx, runID, func(view *sqlite.View) error {
+		_, err := writePinned(ctx, s, func(tx *sqlite.Tx, _ *[]Change) (int64, error) {
+			return tx.Exec(`UPDATE runs SET barrier_closed_at = ? WHERE run_id = ? AND barrier_closed_at = 0`, millis(now), runID)
+		}, view.Pin)
+		return err
+	})
+}
+
+// Snapshot returns the run as it stands now.
+func (s *Store) Snapshot(ctx context.Context, runID string) (*Snapshot, error) {
+	return s.snapshot(ctx, runID, (*sqlite.View).Pin)
+}
+
+func (s *Store) snapshot(ctx context.Context, runID string, pin func(*sqlite.View) error) (*Snapshot, error) {
+	view, err := s.db.View(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot take a snapshot of run %s: %w", runID, err)
+	}
+	snap := &Snapshot{ctx: ctx, view: view}
+	if err = pin(view); err == nil {
+		snap.Run, err = one(ctx, view, scanRun, selectRun, runID)
+	}
+	var seen int64
+	if err == nil {
+		seen, err = lateCount(ctx, view, runID)
+	}
+	if err != nil {
+		_ = view.Close() // the first error matters
+		return nil, fmt.Errorf("cannot take a snapshot of run %s: %w", runID, err)
+	}
+	s.snapshots.note(runID, seen)
+	return snap, nil
+}
+
+func lateCount(ctx context.Context, q sqlite.Querier, runID string) (int64, error) {
+	return one(ctx, q, func(row scanner) (n int64, err error) {
+		err = row.Scan(&n)
+		return n, err
+	}, `SELECT late_count FROM runs WHERE run_id = ?`, runID)
+}
+
+// Candidates yields every target with its task, ordered by store id and task
+// id; a store with several tasks comes once for each.
+func (s *Snapshot) Candidates() iter.Seq2[Candidate, error] {
+	return stream(s.ctx, s.view, scanCandidate, selectCandidates, s.Run.RunID)
+}
+
+// Close lets the moment go. Calling it again is harmless.
+func (s *Snapshot) Close() error { return s.view.Close() }
+
+// The skew is of the terminal that holds the task, else of the one seen last.
+const selectCandidates = `SELECT t.store_id, t.name, t.time_zone, t.labels, ` + taskColumns + `, ` + attemptColumns + `,
+	CASE WHEN k.status <> 'FAILED' THEN 0 ELSE
+		(SELECT count(DISTINCT f.code) = 1 FROM attempts f WHERE f.task_id = k.task_id AND f.ended_at <> 0) END,
+	coalesce((SELECT max(x.online) FROM terminals x WHERE x.store_id = t.store_id), 0),
+	(SELECT max(x.last_seen_at) FROM terminals x WHERE x.store_id = t.store_id),
+	(SELECT x.clock_skew_ms FROM terminals x WHERE x.store_id = t.store_id AND x.clock_skew_ms IS NOT NULL
+		ORDER BY x.terminal_id = k.holder_id DESC, x.last_seen_at DESC LIMIT 1)
+	FROM run_targets t
+	JOIN runs r ON r.run_id = t.run_id
+	JOIN tasks k ON k.run_id = t.run_id AND k.store_id = t.store_id
+	LEFT JOIN attempts a ON a.task_id = k.task_id AND a.attempt = k.attempt
+	WHERE t.run_id = ? ORDER BY t.store_id, k.task_id`
+
+func scanCandidate(row scanner) (Candidate, error) {
+	var c Candidate
+	var a Attempt
+	dest := []any{&c.Place.StoreID, &c.Place.Name, &c.Place.TimeZone, document{&c.Place.Labels}}
+	dest = append(append(dest, c.Task.dest()...), a.dest()...)
+	err := row.Scan(append(dest, &c.SameCodes, &c.Online, moment{&c.LastSeen}, &c.SkewMs)...)
+	if a.Attempt > 0 {
+		c.Attempt = &a
+	}
+	if c.Task.State.Status != task.Failed {
+		c.SameCodes = false
+	}
+	return c, err
+}
+
+// seenSnapshots remembers, for each run, the fewest late answers that any
+// snapshot saw since the last complete revision. The next revision is made of
+// one of these snapshots, so it may claim no more than that: an answer is never
+// lost to the report, at worst it is looked at twice.
+type seenSnapshots struct {
+	mu     sync.Mutex
+	fewest map[string]int64
+}
+
+func (s *seenSnapshots) note(runID string, seen int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fewest == nil {
+		s.fewest = map[string]int64{}
+	}
+	if old, ok := s.fewest[runID]; !ok || seen < old {
+		s.fewest[runID] = seen
+	}
+}
+
+func (s *seenSnapshots) get(runID string) (int64, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen, ok := s.fewest[runID]
+	return seen, ok
+}
+
+func (s *seenSnapshots) forget(runID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.fewest, runID)
+}
+
+// LateChanges returns how many tasks an accepted late answer settled that the
+// newest complete revision did not see.
+func (s *Store) LateChanges(ctx context.Context, runID string) (int, error) {
+	n, err := one(ctx, s.db.Readers(), func(row scanner) (n int, err error) {
+		err = row.Scan(&n)
+		return n, err
+	}, `SELECT r.late_count - coalesce((SELECT v.seen FROM revisions v WHERE v.run_id = r.run_id AND v.revision = r.revision), 0)
+		FROM runs r WHERE r.run_id = ?`, runID)
+	if err != nil {
+		return 0, fmt.Errorf("cannot count late changes of run %s: %w", runID, err)
+	}
+	return n, nil
+}

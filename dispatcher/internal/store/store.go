@@ -1,0 +1,196 @@
+// Package store keeps everything headquarters knows in one SQLite file: runs
+// and their frozen targets, tasks, execution records, outcomes, terminals,
+// requests and the audit. It is the only truth and the only SQL of the house.
+//
+// It decides nothing that a policy should decide and publishes nothing: it
+// applies moves of internal/task under their guards, commits, and then tells
+// observers. It never asks the time; callers pass it.
+package store
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"log/slog"
+	"sync"
+	"time"
+
+	"muster/dispatcher/internal/store/internal/sqlite"
+)
+
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
+
+// applicationID marks our files: "Mstr".
+const applicationID = 0x4d737472
+
+// Options says which file to open. Readers below 1 means 4; a nil Logger
+// discards.
+type Options struct {
+	Path    string
+	Readers int
+	Logger  *slog.Logger
+}
+
+// Store is the open database. All methods are safe for concurrent use. A
+// write returns after its commit was synced to disk. When a write's ctx ends
+// first, the write is done wholly or not at all, and the caller does not learn
+// which.
+type Store struct {
+	db        *sqlite.DB
+	logger    *slog.Logger
+	observers []func([]Change)
+
+	revising  sync.Mutex // one revision is written at a time
+	snapshots seenSnapshots
+}
+
+// Open opens or creates the file, checks it, brings its schema up to date and
+// drops revisions that were not completed. It fails with ErrLocked, ErrCorrupt
+// or ErrNewerSchema.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	scripts, err := fs.Sub(migrationFiles, "migrations")
+	if err != nil {
+		return nil, fmt.Errorf("cannot read migrations: %w", err)
+	}
+	db, err := sqlite.Open(ctx, sqlite.Options{
+		Path: o.Path, Readers: o.Readers, Migrations: scripts, ApplicationID: applicationID,
+	})
+	if err != nil {
+		return nil, err
+	}
+	logger := o.Logger
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Store{db: db, logger: logger}
+	if err := s.discardIncomplete(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Close finishes the writes that were handed over, and gives the file back.
+// Calling it again is harmless.
+func (s *Store) Close() error {
+	if err := s.db.Close(); err != nil {
+		return fmt.Errorf("cannot close the store: %w", err)
+	}
+	return nil
+}
+
+// Observe adds an observer; call it before the first use. Observers are called
+// after each commit, in commit order, from one goroutine, after the writing
+// caller was answered. They must return at once and must not write to the
+// store. They must not change what they are given.
+func (s *Store) Observe(observer func([]Change)) {
+	s.observers = append(s.observers, observer)
+}
+
+// op is one write. It may run twice, so it starts from nothing each time and
+// appends what observers are to be told.
+type op[T any] func(tx *sqlite.Tx, changes *[]Change) (T, error)
+
+func write[T any](ctx context.Context, s *Store, run op[T]) (T, error) {
+	return writePinned(ctx, s, run, nil)
+}
+
+func writePinned[T any](ctx context.Context, s *Store, run op[T], pin func() error) (T, error) {
+	var out, none T
+	var changes []Change
+	err := s.db.Write(ctx, sqlite.Op{
+		Run: func(tx *sqlite.Tx) (err error) {
+			changes = nil
+			out, err = run(tx, &changes)
+			return err
+		},
+		Pin: pin,
+		Committed: func() {
+			if len(changes) == 0 {
+				return
+			}
+			for _, observe := range s.observers {
+				observe(changes)
+			}
+		},
+	})
+	if err != nil {
+		// out may still be written by the writer when ctx ended.
+		return none, err
+	}
+	return out, nil
+}
+
+// scanner is a row.
+type scanner interface {
+	Scan(dest ...any) error
+}
+
+// list returns every row of the query.
+func list[T any](ctx context.Context, q sqlite.Querier, scan func(scanner) (T, error), query string, args ...any) ([]T, error) {
+	var out []T
+	err := sqlite.Each(ctx, q, func(rows *sql.Rows) error {
+		item, err := scan(rows)
+		out = append(out, item)
+		return err
+	}, query, args...)
+	return out, err
+}
+
+// one returns the first row, or ErrNotFound.
+func one[T any](ctx context.Context, q sqlite.Querier, scan func(scanner) (T, error), query string, args ...any) (T, error) {
+	var none T
+	found, err := list(ctx, q, scan, query, args...)
+	if err != nil {
+		return none, err
+	}
+	if len(found) == 0 {
+		return none, ErrNotFound
+	}
+	return found[0], nil
+}
+
+// errStop ends a stream whose consumer has enough.
+var errStop = errors.New("stop")
+
+// stream yields the rows one by one while they are read, and an error last.
+func stream[T any](ctx context.Context, q sqlite.Querier, scan func(scanner) (T, error), query string, args ...any) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		err := sqlite.Each(ctx, q, func(rows *sql.Rows) error {
+			item, err := scan(rows)
+			if err != nil {
+				return err
+			}
+			if !yield(item, nil) {
+				return errStop
+			}
+			return nil
+		}, query, args...)
+		if err != nil && !errors.Is(err, errStop) {
+			var none T
+			yield(none, err)
+		}
+	}
+}
+
+// Audit appends one line: who (actor) did what (action) to which thing
+// (subject). Lines are never changed or deleted.
+func (s *Store) Audit(ctx context.Context, actor, action, subject, detail string, now time.Time) error {
+	_, err := write(ctx, s, func(tx *sqlite.Tx, _ *[]Change) (struct{}, error) {
+		return struct{}{}, audit(tx, actor, action, subject, detail, now)
+	})
+	if err != nil {
+		return fmt.Errorf("cannot audit %s of %s: %w", action, subject, err)
+	}
+	return nil
+}
+
+func audit(tx *sqlite.Tx, actor, action, subject, detail string, now time.Time) error {
+	_, err := tx.Exec(`INSERT INTO audit (at, actor, action, subject, detail) VALUES (?, ?, ?, ?, ?)`,
+		millis(now), actor, action, subject, detail)
+	return err
+}

@@ -1,0 +1,169 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"muster/dispatcher/internal/store/internal/sqlite"
+	"muster/internal/task"
+)
+
+// CountTasks returns how many tasks of the run are in each status (absent: 0)
+// and how many are not settled. An unknown run has none.
+func (s *Store) CountTasks(ctx context.Context, runID string) (counts map[task.Status]int, open int, err error) {
+	type tally struct {
+		status task.Status
+		n      int
+		open   int
+	}
+	tallies, err := list(ctx, s.db.Readers(), func(row scanner) (tally, error) {
+		var t tally
+		err := row.Scan(&t.status, &t.n, &t.open)
+		return t, err
+	}, `SELECT status, count(*), sum(settled_at = 0) FROM tasks WHERE run_id = ? GROUP BY status`, runID)
+	if err != nil {
+		return nil, 0, fmt.Errorf("cannot count tasks of run %s: %w", runID, err)
+	}
+	counts = make(map[task.Status]int, len(tallies))
+	for _, t := range tallies {
+		counts[t.status] = t.n
+		open += t.open
+	}
+	return counts, open, nil
+}
+
+// GetTask returns the task, or ErrNotFound.
+func (s *Store) GetTask(ctx context.Context, taskID string) (Task, error) {
+	t, err := one(ctx, s.db.Readers(), scanTask, selectTask, taskID)
+	if err != nil {
+		return Task{}, fmt.Errorf("cannot get task %s: %w", taskID, err)
+	}
+	return t, nil
+}
+
+// GetTaskOf returns the store's tasks in the run, by id; none is no error.
+func (s *Store) GetTaskOf(ctx context.Context, runID, storeID string) ([]Task, error) {
+	tasks, err := list(ctx, s.db.Readers(), scanTask,
+		`SELECT `+taskColumns+taskTables+` WHERE k.run_id = ? AND k.store_id = ? ORDER BY k.task_id`, runID, storeID)
+	if err != nil {
+		return nil, fmt.Errorf("cannot get tasks of store %s in run %s: %w", storeID, runID, err)
+	}
+	return tasks, nil
+}
+
+const openTasks = `SELECT ` + taskColumns + taskTables + ` WHERE k.settled_at = 0`
+
+// OpenTasks yields the tasks that are not settled, of the run and of the store
+// where they are not empty. It reads while the loop runs, so the loop should
+// be short; reading and writing the store inside it is fine.
+func (s *Store) OpenTasks(ctx context.Context, runID, storeID string) iter.Seq2[Task, error] {
+	var query string
+	var args []any
+	switch {
+	case runID == "" && storeID == "":
+		query = openTasks
+	case storeID == "":
+		query, args = openTasks+` AND k.run_id = ? ORDER BY k.store_id`, []any{runID}
+	case runID == "":
+		query, args = openTasks+` AND k.store_id = ?`, []any{storeID}
+	default:
+		query, args = openTasks+` AND k.run_id = ? AND k.store_id = ?`, []any{runID, storeID}
+	}
+	return stream(ctx, s.db.Streams(), scanTask, query, args...)
+}
+
+// ListAttempts returns the task's execution records without results, oldest
+// first.
+func (s *Store) ListAttempts(ctx context.Context, taskID string) ([]Attempt, error) {
+	attempts, err := list(ctx, s.db.Readers(), scanAttempt,
+		`SELECT `+attemptColumns+` FROM attempts a WHERE a.task_id = ? ORDER BY a.attempt`, taskID)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list attempts of task %s: %w", taskID, err)
+	}
+	return attempts, nil
+}
+
+// GetResult returns one execution record with its result, or ErrNotFound.
+func (s *Store) GetResult(ctx context.Context, taskID string, attempt int) (Attempt, error) {
+	a, err := one(ctx, s.db.Readers(), func(row scanner) (Attempt, error) {
+		var a Attempt
+		err := row.Scan(append(a.dest(), raw{&a.Result})...)
+		return a, err
+	}, `SELECT `+attemptColumns+`, a.result FROM attempts a WHERE a.task_id = ? AND a.attempt = ?`, taskID, attempt)
+	if err != nil {
+		return Attempt{}, fmt.Errorf("cannot get attempt %d of task %s: %w", attempt, taskID, err)
+	}
+	return a, nil
+}
+
+// ListRunning returns every running task with its current attempt.
+func (s *Store) ListRunning(ctx context.Context) ([]Running, error) {
+	running, err := list(ctx, s.db.Readers(), func(row scanner) (Running, error) {
+		var r Running
+		err := row.Scan(append(r.Task.dest(), r.Attempt.dest()...)...)
+		return r, err
+	}, `SELECT `+taskColumns+`, `+attemptColumns+taskTables+
+		` JOIN attempts a ON a.task_id = k.task_id AND a.attempt = k.attempt
+		WHERE k.settled_at = 0 AND k.status = 'RUNNING' ORDER BY a.granted_at, k.task_id`)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list running tasks: %w", err)
+	}
+	return running, nil
+}
+
+// NoteClaim stores when the task was first claimed; later claims and claims of
+// settled or unknown tasks change nothing.
+func (s *Store) NoteClaim(ctx context.Context, taskID string, now time.Time) error {
+	_, err := write(ctx, s, func(tx *sqlite.Tx, _ *[]Change) (int64, error) {
+		return tx.Exec(`UPDATE tasks SET claimed_at = ? WHERE task_id = ? AND claimed_at = 0 AND settled_at = 0`, millis(now), taskID)
+	})
+	if err != nil {
+		return fmt.Errorf("cannot note a claim of task %s: %w", taskID, err)
+	}
+	return nil
+}
+
+const taskTables = ` FROM tasks k JOIN runs r ON r.run_id = k.run_id`
+
+const taskColumns = `k.task_id, k.run_id, k.store_id, k.terminal_id, r.job, coalesce(k.input, r.input),
+	k.status, k.attempt, k.settled_at <> 0, k.attempts, k.holder_id, k.last_code, k.reason, k.next_attempt_at,
+	k.claimed_at, r.barrier_at, r.makeup_until, k.created_at, k.settled_at`
+
+const selectTask = `SELECT ` + taskColumns + taskTables + ` WHERE k.task_id = ?`
+
+// dest is where taskColumns go.
+func (t *Task) dest() []any {
+	return []any{&t.TaskID, &t.RunID, &t.StoreID, &t.TerminalID, &t.Type, raw{&t.Input},
+		&t.State.Status, &t.State.Attempt, &t.State.Settled, &t.Attempts, &t.HolderID, &t.LastCode, &t.Reason,
+		moment{&t.NextAttemptAt}, moment{&t.ClaimedAt}, moment{&t.Deadline}, moment{&t.QueueDeadline},
+		moment{&t.CreatedAt}, moment{&t.SettledAt}}
+}
+
+func scanTask(row scanner) (Task, error) {
+	var t Task
+	err := row.Scan(t.dest()...)
+	return t, err
+}
+
+// attemptColumns tolerate that an outer join found no attempt.
+const attemptColumns = `coalesce(a.task_id, ''), coalesce(a.attempt, 0), coalesce(a.store_id, ''), coalesce(a.terminal_id, ''),
+	a.granted_at, a.started_at, a.last_sign_at, a.ready_at, a.lease_until, a.received_at, a.terminal_from, a.terminal_to,
+	coalesce(a.duration_ms, 0) * 1000000, coalesce(a.answer, ''), coalesce(a.executed, 0), a.exit_code,
+	coalesce(a.output_tail, ''), a.failure, coalesce(a.sha256, ''), coalesce(a.bytes, 0), a.columns, coalesce(a.late, 0)`
+
+// dest is where attemptColumns go.
+func (a *Attempt) dest() []any {
+	return []any{&a.TaskID, &a.Attempt, &a.StoreID, &a.TerminalID,
+		moment{&a.GrantedAt}, moment{&a.StartedAt}, moment{&a.LastSignAt}, moment{&a.ReadyAt}, moment{&a.LeaseUntil},
+		moment{&a.ReceivedAt}, moment{&a.TerminalFrom}, moment{&a.TerminalTo},
+		&a.Duration, &a.Answer, &a.Executed, &a.ExitCode,
+		&a.OutputTail, document{&a.Failure}, &a.SHA256, &a.Bytes, document{&a.Columns}, &a.Late}
+}
+
+func scanAttempt(row scanner) (Attempt, error) {
+	var a Attempt
+	err := row.Scan(a.dest()...)
+	return a, err
+}
