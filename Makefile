@@ -3,6 +3,7 @@
 SHELL      := /bin/bash
 GO         ?= go
 BIN        := bin
+VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LINT       := $(BIN)/tools/golangci-lint
 LINT_PKG   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 BENCH      ?= .
@@ -16,7 +17,7 @@ help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build broker, dispatcher and edge-agent as static programs into bin/
-	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/ ./broker ./dispatcher ./edge-agent
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/ ./broker ./dispatcher ./edge-agent
 
 test: ## run every test (go test ./...), the end-to-end ones included
 	$(GO) test -timeout 15m ./...
