@@ -1,0 +1,213 @@
+package server
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"time"
+
+	"muster/internal/protocol"
+)
+
+// Config is the broker's part of a configuration file. Zero values of Limits
+// mean their defaults; DefaultConfig is a whole configuration.
+type Config struct {
+	TopicRoot string    `yaml:"topicRoot"` // "muster/v1" when empty
+	Listeners Listeners `yaml:"listeners"`
+	// Anonymous lets anybody in under the name claimed, without a password. It
+	// is for development: every listener must be bound to a loopback address.
+	Anonymous bool   `yaml:"anonymous"`
+	UsersFile string `yaml:"usersFile"` // required unless Anonymous, refused with it
+	Limits    Limits `yaml:"limits"`
+}
+
+// Listeners are the ways in. One with an empty address is off.
+type Listeners struct {
+	TCP ListenerConfig `yaml:"tcp"`
+	TLS ListenerConfig `yaml:"tls"` // needs certFile and keyFile
+	WS  ListenerConfig `yaml:"ws"`  // secure when it has certFile and keyFile
+}
+
+// ListenerConfig is one way in.
+type ListenerConfig struct {
+	Address  string `yaml:"address"` // host:port
+	CertFile string `yaml:"certFile"`
+	KeyFile  string `yaml:"keyFile"`
+	// MinTLS is "1.3" (also when empty) or "1.2".
+	MinTLS string `yaml:"minTls"`
+}
+
+// Limits protect the broker from its clients. Zero means the default named.
+type Limits struct {
+	// MaxPayloadBytes bounds one message: 1 MiB. It lies above what
+	// headquarters takes in, so that an oversize request still gets its reply.
+	MaxPayloadBytes int `yaml:"maxPayloadBytes"`
+	// ConnectDeadline bounds accept to CONNECT, handshakes included: 10 s.
+	ConnectDeadline time.Duration `yaml:"connectDeadline"`
+	// WriteDeadline bounds how long a peer may take for 16 KiB: 10 s.
+	WriteDeadline time.Duration `yaml:"writeDeadline"`
+	// WriteBufferBytes may wait to leave before a client's queue waits: 256 KiB.
+	WriteBufferBytes int `yaml:"writeBufferBytes"`
+	// WritesPending bounds the messages queued for one client: 256.
+	WritesPending int `yaml:"writesPending"`
+	// MaxConnections over all listeners: 20,000.
+	MaxConnections int `yaml:"maxConnections"`
+	// MaxConnectionsPerAddress, loopback apart: 512.
+	MaxConnectionsPerAddress int `yaml:"maxConnectionsPerAddress"`
+	// MaxKeepalive is the longest silence a client may announce: 5 min. A client
+	// of version 5 is told it; an older one with none at all is left to TCP.
+	MaxKeepalive time.Duration `yaml:"maxKeepalive"`
+	// SessionExpiry bounds how long a session outlives its connection: 1 h. A
+	// terminal under managed presence has none.
+	SessionExpiry time.Duration `yaml:"sessionExpiry"`
+}
+
+// DefaultConfig listens on 127.0.0.1:1883 and has every limit filled in. It
+// names no users, so New refuses it until it has a users file or is anonymous.
+func DefaultConfig() Config {
+	c := Config{Listeners: Listeners{TCP: ListenerConfig{Address: "127.0.0.1:1883"}}}
+	return c.withDefaults()
+}
+
+func (c Config) withDefaults() Config {
+	if c.TopicRoot == "" {
+		c.TopicRoot = protocol.DefaultRoot
+	}
+	l := &c.Limits
+	fill(&l.MaxPayloadBytes, 1<<20)
+	fill(&l.ConnectDeadline, 10*time.Second)
+	fill(&l.WriteDeadline, 10*time.Second)
+	fill(&l.WriteBufferBytes, 256<<10)
+	fill(&l.WritesPending, 256)
+	fill(&l.MaxConnections, 20_000)
+	fill(&l.MaxConnectionsPerAddress, 512)
+	fill(&l.MaxKeepalive, 5*time.Minute)
+	fill(&l.SessionExpiry, time.Hour)
+	return c
+}
+
+func fill[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// FieldError says which key of a configuration is wrong and why. Key is its
+// path, such as "limits.maxKeepalive".
+type FieldError struct {
+	Key     string
+	Problem string
+}
+
+func (e *FieldError) Error() string { return e.Key + ": " + e.Problem }
+
+// Validate returns the first *FieldError of the configuration, or nil. It reads
+// no file.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	if !protocol.ValidRoot(c.TopicRoot) {
+		return &FieldError{"topicRoot", fmt.Sprintf("%q is not a topic root such as %q", c.TopicRoot, protocol.DefaultRoot)}
+	}
+	if err := c.Listeners.validate(c.Anonymous); err != nil {
+		return err
+	}
+	switch {
+	case c.Anonymous && c.UsersFile != "":
+		return &FieldError{"usersFile", "cannot be combined with anonymous: true"}
+	case !c.Anonymous && c.UsersFile == "":
+		return &FieldError{"usersFile", "is missing: nobody could log in"}
+	}
+	return c.Limits.validate()
+}
+
+func (l Listeners) validate(anonymous bool) error {
+	on := 0
+	for name, one := range l.all() {
+		if one.Address == "" {
+			continue
+		}
+		on++
+		key := "listeners." + name
+		host, _, err := net.SplitHostPort(one.Address)
+		if err != nil {
+			return &FieldError{key + ".address", fmt.Sprintf("%q is not host:port", one.Address)}
+		}
+		if anonymous && !loopback(host) {
+			return &FieldError{key + ".address", fmt.Sprintf("%q is not a loopback address, which anonymous: true requires", one.Address)}
+		}
+		if err := one.validateTLS(name, key); err != nil {
+			return err
+		}
+	}
+	if on == 0 {
+		return &FieldError{"listeners", "none has an address"}
+	}
+	return nil
+}
+
+func (l Listeners) all() map[string]ListenerConfig {
+	return map[string]ListenerConfig{"tcp": l.TCP, "tls": l.TLS, "ws": l.WS}
+}
+
+func (c ListenerConfig) validateTLS(name, key string) error {
+	has := c.CertFile != "" || c.KeyFile != ""
+	switch {
+	case name == "tcp" && has:
+		return &FieldError{key + ".certFile", "a plain listener has no certificate: use listeners.tls"}
+	case (name == "tls" || has) && c.CertFile == "":
+		return &FieldError{key + ".certFile", "is missing"}
+	case (name == "tls" || has) && c.KeyFile == "":
+		return &FieldError{key + ".keyFile", "is missing"}
+	}
+	if _, err := tlsVersion(c.MinTLS); err != nil {
+		return &FieldError{key + ".minTls", err.Error()}
+	}
+	return nil
+}
+
+func tlsVersion(text string) (uint16, error) {
+	switch text {
+	case "", "1.3":
+		return tls.VersionTLS13, nil
+	case "1.2":
+		return tls.VersionTLS12, nil
+	}
+	return 0, fmt.Errorf("%q is neither 1.2 nor 1.3", text)
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || (ip != nil && ip.IsLoopback())
+}
+
+func (l Limits) validate() error {
+	for _, f := range []struct {
+		key            string
+		value, low, hi int
+	}{
+		{"maxPayloadBytes", l.MaxPayloadBytes, 1 << 10, 64 << 20},
+		{"writeBufferBytes", l.WriteBufferBytes, 4 << 10, 64 << 20},
+		{"writesPending", l.WritesPending, 16, 65_536},
+		{"maxConnections", l.MaxConnections, 1, 1_000_000},
+		{"maxConnectionsPerAddress", l.MaxConnectionsPerAddress, 1, 1_000_000},
+	} {
+		if f.value < f.low || f.value > f.hi {
+			return &FieldError{"limits." + f.key, fmt.Sprintf("%d is not between %d and %d", f.value, f.low, f.hi)}
+		}
+	}
+	for _, f := range []struct {
+		key            string
+		value, low, hi time.Duration
+	}{
+		{"connectDeadline", l.ConnectDeadline, 100 * time.Millisecond, time.Minute},
+		{"writeDeadline", l.WriteDeadline, 100 * time.Millisecond, 5 * time.Minute},
+		{"maxKeepalive", l.MaxKeepalive, 5 * time.Second, 12 * time.Hour},
+		{"sessionExpiry", l.SessionExpiry, time.Second, 7 * 24 * time.Hour},
+	} {
+		if f.value < f.low || f.value > f.hi {
+			return &FieldError{"limits." + f.key, fmt.Sprintf("%v is not between %v and %v", f.value, f.low, f.hi)}
+		}
+	}
+	return nil
+}

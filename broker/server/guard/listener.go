@@ -1,0 +1,157 @@
+package guard
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/mochi-mqtt/server/v2/listeners"
+)
+
+// Options shape a listener.
+type Options struct {
+	Limits Limits
+	Caps   *Caps       // shared by all listeners of a broker
+	TLS    *tls.Config // nil for a plain listener
+	Logger *slog.Logger
+	// Handle serves one connection by calling establish with it, or with a
+	// wrapper of it, and returns when the connection is over. It must recover
+	// from whatever establish does.
+	Handle func(c *Conn, establish func(net.Conn) error)
+}
+
+// Listener accepts MQTT over TCP or TLS for the MQTT library. It implements
+// its listeners.Listener.
+type Listener struct {
+	id     string
+	opts   Options
+	accept *acceptor
+	open   tracker
+}
+
+// NewListener serves MQTT on an open socket.
+func NewListener(id string, base net.Listener, opts Options) *Listener {
+	return &Listener{id: id, opts: opts, accept: newAcceptor(base, opts.Caps, opts.Logger)}
+}
+
+// ID names the listener.
+func (l *Listener) ID() string { return l.id }
+
+// Address is where it listens.
+func (l *Listener) Address() string { return l.accept.Addr().String() }
+
+// Protocol is "tcp" or "tls".
+func (l *Listener) Protocol() string {
+	if l.opts.TLS != nil {
+		return "tls"
+	}
+	return "tcp"
+}
+
+// Init has nothing to do: the socket is open already.
+func (l *Listener) Init(*slog.Logger) error { return nil }
+
+// Serve accepts until the listener is closed.
+func (l *Listener) Serve(establish listeners.EstablishFn) {
+	for {
+		raw, err := l.accept.Accept()
+		if err != nil {
+			return
+		}
+		l.open.run(raw, func(swap func(io.Closer)) {
+			l.serve(raw, swap, establish)
+		})
+	}
+}
+
+func (l *Listener) serve(raw net.Conn, swap func(io.Closer), establish listeners.EstablishFn) {
+	_ = raw.SetDeadline(time.Now().Add(l.opts.Limits.ConnectDeadline)) // fails only when closed
+	inner := raw
+	if l.opts.TLS != nil {
+		secure := tls.Server(raw, l.opts.TLS)
+		if err := secure.HandshakeContext(context.Background()); err != nil {
+			l.opts.Logger.Debug("refused a TLS handshake", "error", err, "remote", raw.RemoteAddr().String())
+			_ = raw.Close()
+			return
+		}
+		inner = secure
+	}
+	serveConn(newConn(inner, raw, l.opts.Limits), swap, l.id, l.opts, establish)
+}
+
+// serveConn hands the connection over and sees to it that it is closed.
+func serveConn(c *Conn, swap func(io.Closer), id string, opts Options, establish listeners.EstablishFn) {
+	swap(c)
+	opts.Handle(c, func(conn net.Conn) error { return establish(id, conn) })
+	_ = c.Close() // never fails
+	<-c.Done()
+}
+
+// Close stops accepting, lets the library say goodbye to its clients, and
+// closes every connection, those before CONNECT too.
+func (l *Listener) Close(closeClients listeners.CloseFn) {
+	_ = l.accept.Close() // a second close changes nothing
+	closeClients(l.id)
+	l.open.closeAll()
+}
+
+// Wait returns once every connection is over.
+func (l *Listener) Wait() { l.open.wait() }
+
+// tracker knows the open connections of a listener.
+type tracker struct {
+	mu     sync.Mutex
+	wg     sync.WaitGroup
+	open   map[*io.Closer]struct{}
+	closed bool
+}
+
+// run calls serve in a goroutine, during which closeAll closes the connection.
+func (t *tracker) run(first io.Closer, serve func(swap func(io.Closer))) {
+	entry := new(io.Closer)
+	*entry = first
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		_ = first.Close()
+		return
+	}
+	if t.open == nil {
+		t.open = map[*io.Closer]struct{}{}
+	}
+	t.open[entry] = struct{}{}
+	t.wg.Go(func() {
+		defer t.forget(entry)
+		serve(func(c io.Closer) { t.swap(entry, c) })
+	})
+}
+
+func (t *tracker) swap(entry *io.Closer, c io.Closer) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	*entry = c
+	if t.closed {
+		_ = c.Close()
+	}
+}
+
+func (t *tracker) forget(entry *io.Closer) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.open, entry)
+}
+
+func (t *tracker) closeAll() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
+	for entry := range t.open {
+		_ = (*entry).Close()
+	}
+}
+
+func (t *tracker) wait() { t.wg.Wait() }

@@ -1,0 +1,155 @@
+package server
+
+import (
+	"slices"
+
+	mqtt "github.com/mochi-mqtt/server/v2"
+	"github.com/mochi-mqtt/server/v2/packets"
+
+	"muster/broker/server/access"
+)
+
+// hook is how the MQTT library asks us. Its methods run on goroutines of the
+// library, some of them outside any connection, so none may panic.
+type hook struct {
+	mqtt.HookBase
+	s *Server
+}
+
+func (h *hook) ID() string { return "muster" }
+
+func (h *hook) Provides(b byte) bool {
+	return slices.Contains([]byte{
+		mqtt.OnPacketRead, mqtt.OnConnect, mqtt.OnConnectAuthenticate, mqtt.OnSessionEstablished,
+		mqtt.OnACLCheck, mqtt.OnPublish, mqtt.OnPacketEncode, mqtt.OnWill, mqtt.OnClientExpired,
+	}, b)
+}
+
+// safely runs f and logs a panic instead of passing it on; ok is false then.
+func (h *hook) safely(what string, f func()) (ok bool) {
+	err, panicked := recovered(func() error { f(); return nil })
+	if panicked {
+		h.s.log.Error("a broker hook panicked", "hook", what, "error", err)
+	}
+	return !panicked
+}
+
+// OnPacketRead changes packets before the library sees them.
+func (h *hook) OnPacketRead(cl *mqtt.Client, pk packets.Packet) (packets.Packet, error) {
+	p := peerOf(cl)
+	switch pk.FixedHeader.Type {
+	case packets.Connect:
+		pk = h.s.strip(pk)
+	case packets.Disconnect:
+		limit := h.s.broker.Options.Capabilities.MaximumSessionExpiryInterval
+		pk.Properties.SessionExpiryInterval = min(pk.Properties.SessionExpiryInterval, limit)
+	case packets.Publish, packets.Subscribe, packets.Unsubscribe, packets.Pubrel:
+		pk.PacketID = p.ids.inbound(cl.State.Inflight, pk)
+	}
+	return pk, nil
+}
+
+// OnConnect lets a client in or says why not.
+func (h *hook) OnConnect(cl *mqtt.Client, pk packets.Packet) error {
+	code := packets.ErrServerUnavailable
+	h.safely("connect", func() { code = h.s.admit(peerOf(cl), cl, pk) })
+	if code == packets.CodeSuccess {
+		return nil
+	}
+	h.s.log.Info("refused a client", "client_id", cl.ID, "remote", cl.Net.Remote, "reason", code.Reason)
+	_ = h.s.broker.SendConnack(cl, refusal(cl, code), false, nil) // it is closed either way
+	return code
+}
+
+// OnConnectAuthenticate confirms what OnConnect decided.
+func (h *hook) OnConnectAuthenticate(cl *mqtt.Client, _ packets.Packet) bool {
+	p := peerOf(cl)
+	return p != nil && p.seated && p.identity.Name != ""
+}
+
+// OnSessionEstablished runs after CONNACK was sent.
+func (h *hook) OnSessionEstablished(cl *mqtt.Client, _ packets.Packet) {
+	p := peerOf(cl)
+	h.s.seats.announce(cl.ID, p.session, func() { h.s.report(p, p.session, true) })
+}
+
+// OnACLCheck judges a publish, a subscription, and each delivery.
+func (h *hook) OnACLCheck(cl *mqtt.Client, topic string, write bool) (allowed bool) {
+	p := peerOf(cl)
+	if p == nil {
+		return false
+	}
+	h.safely("access", func() {
+		if write {
+			allowed = h.s.rules.MayPublish(p.identity, topic)
+		} else {
+			allowed = h.s.rules.MayRead(p.identity, topic)
+		}
+	})
+	return allowed
+}
+
+// OnPublish takes in what is for headquarters, and otherwise sees to it that
+// nothing is retained that must not be. The errors it returns are the bare
+// codes that the library compares with: CodeSuccessIgnore acknowledges and goes
+// no further, ErrRejectPacket never acknowledges.
+func (h *hook) OnPublish(cl *mqtt.Client, pk packets.Packet) (packets.Packet, error) {
+	p := peerOf(cl)
+	if p == nil {
+		return pk, nil // headquarters' own
+	}
+	verdict := error(packets.ErrRejectPacket)
+	h.safely("publish", func() { pk, verdict = h.s.receive(p, pk) })
+	return pk, verdict
+}
+
+// OnPacketEncode runs before a packet is written, on the goroutine that writes:
+// waiting here for a slow reader holds up nobody else.
+func (h *hook) OnPacketEncode(cl *mqtt.Client, pk packets.Packet) packets.Packet {
+	p := peerOf(cl)
+	if p == nil {
+		return pk
+	}
+	h.safely("encode", func() {
+		switch pk.FixedHeader.Type {
+		case packets.Connack:
+			pk = h.s.describe(p, pk)
+		case packets.Puback, packets.Pubrec, packets.Pubcomp, packets.Suback, packets.Unsuback:
+			pk.PacketID = p.ids.outbound(pk)
+			p.WaitRoom()
+		case packets.Disconnect: // may be written by somebody else's goroutine
+		default:
+			p.WaitRoom()
+		}
+	})
+	return pk
+}
+
+// describe adds to a CONNACK what the library leaves out.
+func (s *Server) describe(p *peer, pk packets.Packet) packets.Packet {
+	if pk.ReasonCode != packets.CodeSuccess.Code {
+		return pk
+	}
+	pk.Properties.MaximumPacketSize = uint32(s.maxPacketBytes())
+	if p.identity.Role == access.RoleTerminal && s.opts.ManagedPresence {
+		pk.Properties.SessionExpiryInterval, pk.Properties.SessionExpiryIntervalFlag = 0, true
+	}
+	return pk
+}
+
+// OnWill silences the will of a connection that a newer one replaced: it would
+// say offline of a terminal that is online. An empty topic reaches nobody.
+func (h *hook) OnWill(cl *mqtt.Client, will mqtt.Will) (mqtt.Will, error) {
+	if p := peerOf(cl); p == nil || p.superseded.Load() {
+		return mqtt.Will{}, nil
+	}
+	return will, nil
+}
+
+// OnClientExpired removes the subscriptions that the library leaves behind.
+func (h *hook) OnClientExpired(cl *mqtt.Client) {
+	h.safely("expire", func() {
+		h.s.broker.UnsubscribeClient(cl)
+		cl.ClearInflights()
+	})
+}

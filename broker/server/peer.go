@@ -1,0 +1,146 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime/debug"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	mqtt "github.com/mochi-mqtt/server/v2"
+	"github.com/mochi-mqtt/server/v2/packets"
+
+	"muster/broker/server/access"
+	"muster/broker/server/guard"
+)
+
+// peer is one connection as the broker knows it. The MQTT library carries it
+// around as the client's net.Conn. Everything but the atomics is set by the
+// connection's own goroutine before the library shows the client to others.
+type peer struct {
+	*guard.Conn
+	client     *mqtt.Client
+	identity   access.Identity
+	session    string
+	seated     bool // holds its client id in Server.seats
+	superseded atomic.Bool
+	ids        packetIDs
+}
+
+// peerOf returns the connection behind a client, nil for the inline one.
+func peerOf(cl *mqtt.Client) *peer {
+	p, _ := cl.Net.Conn.(*peer)
+	return p
+}
+
+// handle serves one connection from CONNECT to its end and cleans up after it,
+// whatever the library did.
+func (s *Server) handle(c *guard.Conn, establish func(net.Conn) error) {
+	p := &peer{Conn: c, session: s.nextSession()}
+	err, panicked := recovered(func() error { return establish(p) })
+	if panicked {
+		s.log.Error("a connection's goroutine panicked", "error", err, "remote", c.RemoteAddr().String())
+	}
+	_ = p.Close() // never fails
+	if p.seated {
+		s.forget(p, panicked)
+		s.seats.leave(p.client.ID, func(session string) { s.report(p, session, false) })
+	}
+	cause := c.Cause()
+	if cause == nil {
+		cause = err
+	}
+	s.log.Debug("connection ended", "user", p.identity.Name, "remote", c.RemoteAddr().String(), "cause", cause)
+}
+
+func (s *Server) nextSession() string {
+	return strconv.FormatInt(time.Now().UnixNano(), 36) + "-" + strconv.FormatUint(s.serial.Add(1), 36)
+}
+
+// recovered runs f and turns a panic into an error with its stack.
+func recovered(f func() error) (err error, panicked bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			err, panicked = fmt.Errorf("panic: %v\n%s", r, debug.Stack()), true
+		}
+	}()
+	return f(), false
+}
+
+// forget removes what the library leaves of a session that is over: it skips
+// its own clean-up after a panic and when CONNACK could not be sent.
+func (s *Server) forget(p *peer, panicked bool) {
+	cl := p.client
+	if known, ok := s.broker.Clients.Get(cl.ID); !ok || known != cl {
+		return
+	}
+	if panicked {
+		s.sendWill(p)
+	} else if persistent(cl) {
+		return
+	}
+	s.broker.UnsubscribeClient(cl)
+	cl.ClearInflights()
+	s.broker.Clients.Delete(cl.ID)
+}
+
+func persistent(cl *mqtt.Client) bool {
+	if cl.Properties.ProtocolVersion == 5 {
+		return cl.Properties.Props.SessionExpiryInterval > 0
+	}
+	return !cl.Properties.Clean
+}
+
+// sendWill publishes the will of a connection that panicked.
+func (s *Server) sendWill(p *peer) {
+	will := p.client.Properties.Will
+	if will.Flag == 0 || p.superseded.Load() {
+		return
+	}
+	err := s.Publish(context.Background(), Outgoing{Topic: will.TopicName, Payload: will.Payload, Retain: will.Retain})
+	if err != nil {
+		s.log.Error("cannot publish a will", "error", err, "user", p.identity.Name)
+	}
+}
+
+// report tells the embedding program about a terminal's session.
+func (s *Server) report(p *peer, session string, online bool) {
+	if s.opts.Session == nil || p.identity.Role != access.RoleTerminal {
+		return
+	}
+	err, panicked := recovered(func() error {
+		s.opts.Session(Session{
+			StoreID: p.identity.Store, TerminalID: p.identity.Terminal,
+			SessionID: session, Online: online, At: time.Now(),
+		})
+		return nil
+	})
+	if panicked {
+		s.log.Error("the session callback panicked", "error", err, "user", p.identity.Name)
+	}
+}
+
+// seat waits until p holds its client id.
+func (s *Server) seat(p *peer) packets.Code {
+	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.Limits.ConnectDeadline)
+	defer cancel()
+	err := s.seats.take(ctx, p.client.ID, p, func(old *peer) {
+		_ = s.broker.DisconnectClient(old.client, packets.ErrSessionTakenOver) // ends it either way
+	})
+	switch {
+	case errors.Is(err, errOtherOwner):
+		return packets.ErrClientIdentifierNotValid
+	case errors.Is(err, errReplaced):
+		return packets.ErrSessionTakenOver
+	case err != nil:
+		return packets.ErrServerBusy
+	}
+	p.seated = true
+	if old, ok := s.broker.Clients.Get(p.client.ID); ok && string(old.Properties.Username) != p.identity.Name {
+		return packets.ErrClientIdentifierNotValid // somebody else's session sleeps under this id
+	}
+	return packets.CodeSuccess
+}

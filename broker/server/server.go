@@ -1,0 +1,318 @@
+// Package server is the MQTT 5 broker: the MQTT library inside our own
+// listeners, access rules, users and limits. The dispatcher embeds it; the
+// program broker runs it alone.
+//
+// Embedded, messages for headquarters go to Options.Intake before they are
+// acknowledged and to nobody else. Alone, they are delivered to whoever holds
+// the role dispatcher. The broker decides nothing about runs and tasks, and
+// keeps nothing on disk: it may lose everything at any moment.
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	mqtt "github.com/mochi-mqtt/server/v2"
+	"github.com/mochi-mqtt/server/v2/listeners"
+	"github.com/mochi-mqtt/server/v2/packets"
+
+	"muster/broker/server/access"
+	"muster/broker/server/guard"
+)
+
+// Message is a message for headquarters. Payload and CorrelationData must not
+// be changed; they may be kept.
+type Message struct {
+	Topic           string
+	Payload         []byte
+	Retained        bool // was sent with the retain flag; it is not stored
+	ResponseTopic   string
+	CorrelationData []byte
+	ClientID        string
+	User            string // the authenticated name; a terminal's is "{store}/{terminal}"
+	Role            string
+}
+
+// Session says that a terminal's connection began or ended.
+type Session struct {
+	StoreID    string
+	TerminalID string
+	SessionID  string // names one connection
+	Online     bool
+	At         time.Time
+}
+
+// Outgoing is a message of headquarters. An empty payload with Retain withdraws
+// what was retained. Expiry 0 means never; it is rounded up to seconds.
+type Outgoing struct {
+	Topic           string
+	Payload         []byte
+	Retain          bool
+	Expiry          time.Duration
+	CorrelationData []byte
+}
+
+// Options are what the embedding program supplies. All may be left zero.
+type Options struct {
+	Logger *slog.Logger
+	// Intake takes a message of stores/+/terminals/+/{claim,progress,ready,
+	// result,hello} or req/+/+ in, before it is acknowledged. After nil the
+	// message is acknowledged, and neither delivered nor retained; after an
+	// error or a panic it is never acknowledged. It is called from each
+	// client's own goroutine and its context ends when the broker stops.
+	Intake func(ctx context.Context, m Message) error
+	// Session is called when a terminal's session begins or ends, in order for
+	// each terminal. A connection that replaces an older one of the same
+	// terminal is reported as online only. While it runs, that terminal waits.
+	Session func(Session)
+	// ManagedPresence means that headquarters publishes presence: what a
+	// terminal publishes about its own is acknowledged and ignored, and its
+	// presence will is accepted and dropped.
+	ManagedPresence bool
+}
+
+// Server is a broker. Its methods are safe for concurrent use.
+type Server struct {
+	cfg    Config
+	opts   Options
+	log    *slog.Logger
+	rules  *access.Rules
+	door   door
+	caps   *guard.Caps
+	seats  *seats
+	broker *mqtt.Server
+	inline *mqtt.Client
+
+	ctx    context.Context // ends when Stop begins
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	open    []listener
+	addrs   map[string]net.Addr
+	started bool
+	stopped chan struct{}
+	once    sync.Once
+	serial  atomic.Uint64
+}
+
+type listener interface {
+	listeners.Listener
+	Wait()
+}
+
+// New checks the configuration, loads the users file and prepares a broker. It
+// opens no socket. A wrong configuration is a *FieldError or an error that
+// names the users file's line.
+func New(cfg Config, opts Options) (*Server, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("cannot configure the broker: %w", err)
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	d, err := newDoor(cfg, opts)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Server{
+		cfg: cfg, opts: opts, log: opts.Logger,
+		rules:   access.New(cfg.TopicRoot),
+		door:    d,
+		caps:    guard.NewCaps(cfg.Limits.MaxConnections, cfg.Limits.MaxConnectionsPerAddress),
+		seats:   newSeats(),
+		ctx:     ctx,
+		cancel:  cancel,
+		addrs:   map[string]net.Addr{},
+		stopped: make(chan struct{}),
+	}
+	s.broker = mqtt.New(&mqtt.Options{
+		Capabilities:            capabilities(cfg.Limits),
+		ClientNetReadBufferSize: 1 << 10,
+		// Each packet goes to the connection at once: that gathers writes itself,
+		// and the library forgets what it gathers when a later packet is too large.
+		ClientNetWriteBufferSize: 1,
+		SysTopicResendInterval:   60,
+		Logger:                   quieter(opts.Logger),
+	})
+	if err := s.broker.AddHook(&hook{s: s}, nil); err != nil {
+		cancel()
+		return nil, fmt.Errorf("cannot prepare the broker: %w", err)
+	}
+	s.inline = s.broker.NewClient(nil, "headquarters", "$headquarters", true)
+	s.inline.Properties.ProtocolVersion = 5 // below 5 the library ignores message expiry
+	return s, nil
+}
+
+// capabilities turn off what the design does without: topic aliases, and the
+// library's own expiry of retained messages after a day.
+func capabilities(l Limits) *mqtt.Capabilities {
+	c := mqtt.NewDefaultServerCapabilities()
+	c.MaximumMessageExpiryInterval = 0
+	c.MaximumClientWritesPending = int32(l.WritesPending)
+	c.MaximumSessionExpiryInterval = uint32(l.SessionExpiry / time.Second)
+	c.TopicAliasMaximum = 0
+	c.Compatibilities.NoInheritedPropertiesOnAck = true
+	return c
+}
+
+// Start opens the listeners and returns when they listen. On an error nothing
+// stays open and the server must be discarded.
+func (s *Server) Start(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.started || s.ctx.Err() != nil {
+		return fmt.Errorf("cannot start the broker: it was started or stopped before")
+	}
+	for _, name := range []string{"tcp", "tls", "ws"} {
+		if err := s.listen(ctx, name, s.cfg.Listeners.all()[name]); err != nil {
+			s.closeSockets()
+			return fmt.Errorf("cannot start the broker: %w", err)
+		}
+	}
+	if err := s.broker.Serve(); err != nil {
+		s.closeSockets()
+		return fmt.Errorf("cannot start the broker: %w", err)
+	}
+	s.started = true
+	for name, addr := range s.addrs {
+		s.log.Info("broker listens", "listener", name, "address", addr.String())
+	}
+	return nil
+}
+
+func (s *Server) closeSockets() {
+	for _, l := range s.open {
+		l.Close(func(string) {})
+	}
+}
+
+func (s *Server) listen(ctx context.Context, name string, lc ListenerConfig) error {
+	if lc.Address == "" {
+		return nil
+	}
+	secure, err := loadTLS(lc)
+	if err != nil {
+		return fmt.Errorf("listeners.%s: %w", name, err)
+	}
+	var config net.ListenConfig
+	base, err := config.Listen(ctx, "tcp", lc.Address)
+	if err != nil {
+		return fmt.Errorf("listeners.%s.address: %w", name, err)
+	}
+	opts := guard.Options{
+		Limits: s.connLimits(), Caps: s.caps, TLS: secure,
+		Logger: s.log.With("listener", name), Handle: s.handle,
+	}
+	var l listener
+	if name == "ws" {
+		l = guard.NewWebSocket(name, base, opts)
+	} else {
+		l = guard.NewListener(name, base, opts)
+	}
+	s.open = append(s.open, l)
+	s.addrs[name] = base.Addr()
+	return s.broker.AddListener(l)
+}
+
+func (s *Server) connLimits() guard.Limits {
+	l := s.cfg.Limits
+	return guard.Limits{
+		ConnectDeadline: l.ConnectDeadline,
+		WriteDeadline:   l.WriteDeadline,
+		MaxConnectBytes: 16 << 10, // id, will, name and password; far more than any real one
+		MaxPacketBytes:  s.maxPacketBytes(),
+		WriteBuffer:     l.WriteBufferBytes,
+	}
+}
+
+// maxPacketBytes leaves a payload room for its topic and properties.
+func (s *Server) maxPacketBytes() int { return s.cfg.Limits.MaxPayloadBytes + 16<<10 }
+
+func loadTLS(lc ListenerConfig) (*tls.Config, error) {
+	if lc.CertFile == "" {
+		return nil, nil
+	}
+	lowest, err := tlsVersion(lc.MinTLS)
+	if err != nil {
+		return nil, err
+	}
+	cert, err := tls.LoadX509KeyPair(lc.CertFile, lc.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("cannot load the certificate: %w", err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: lowest}, nil
+}
+
+// Stop says goodbye to the clients, closes every socket and waits until Intake
+// and Session have returned, or until ctx ends. It tolerates being called twice
+// or before Start.
+func (s *Server) Stop(ctx context.Context) error {
+	s.once.Do(func() {
+		s.cancel()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !s.started {
+			close(s.stopped)
+			return
+		}
+		go func() {
+			defer close(s.stopped)
+			_ = s.broker.Close() // always nil
+			for _, l := range s.open {
+				l.Wait()
+			}
+		}()
+	})
+	select {
+	case <-s.stopped:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("cannot stop the broker in time: %w", ctx.Err())
+	}
+}
+
+// Addr is where a listener ("tcp", "tls" or "ws") listens, nil when it does not.
+func (s *Server) Addr(name string) net.Addr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.addrs[name]
+}
+
+// Connected is how many clients have an established connection.
+func (s *Server) Connected() int {
+	return int(atomic.LoadInt64(&s.broker.Info.ClientsConnected))
+}
+
+// Refused is how many connections were turned away over a cap.
+func (s *Server) Refused() uint64 { return s.caps.Refused() }
+
+// Publish hands a message of headquarters to the broker at QoS 1. Nil means
+// handed over: a client that is away or has too much waiting does not get it.
+// Payload must not be changed afterwards.
+func (s *Server) Publish(ctx context.Context, out Outgoing) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("cannot publish to %s: %w", out.Topic, err)
+	}
+	pk := packets.Packet{
+		FixedHeader: packets.FixedHeader{Type: packets.Publish, Qos: 1, Retain: out.Retain},
+		TopicName:   out.Topic,
+		Payload:     out.Payload,
+		PacketID:    1, // the library wants one and never uses it
+		Properties: packets.Properties{
+			CorrelationData:       out.CorrelationData,
+			MessageExpiryInterval: uint32((out.Expiry + time.Second - 1) / time.Second),
+		},
+	}
+	if err := s.broker.InjectPacket(s.inline, pk); err != nil {
+		return fmt.Errorf("cannot publish to %s: %w", out.Topic, err)
+	}
+	return nil
+}
