@@ -1,0 +1,4 @@
+package collect
+
+// OnRead calls f after each file that c reads, with its path.
+func OnRead(c *Collector, f func(path string)) { c.onRead = f }
