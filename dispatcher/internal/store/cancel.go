@@ -22,7 +22,7 @@ type cancellation struct {
 // and how many were over before. An unknown run is ErrNotFound.
 func (s *Store) Cancel(ctx context.Context, runID string, stores []string, reason task.Reason, by string, now time.Time) (cancelled []Task, alreadySettled int, err error) {
 	done, err := write(ctx, s, func(tx *sqlite.Tx, changes *[]Change) (cancellation, error) {
-		if _, err := one(ctx, tx, scanRun, selectRun, runID); err != nil {
+		if _, err := sqlite.One(ctx, tx, scanRun, selectRun, runID); err != nil {
 			return cancellation{}, err
 		}
 		all, err := countTasks(ctx, tx, runID, stores)
@@ -50,7 +50,7 @@ func (s *Store) Cancel(ctx context.Context, runID string, stores []string, reaso
 // and tells observers each move and then RunClosed. Closing again does nothing.
 func (s *Store) CloseRun(ctx context.Context, runID string, reason task.Reason, now time.Time) (cancelled []Task, err error) {
 	cancelled, err = write(ctx, s, func(tx *sqlite.Tx, changes *[]Change) ([]Task, error) {
-		run, err := one(ctx, tx, scanRun, selectRun, runID)
+		run, err := sqlite.One(ctx, tx, scanRun, selectRun, runID)
 		if err != nil || !run.ClosedAt.IsZero() {
 			return nil, err
 		}
@@ -58,17 +58,17 @@ func (s *Store) CloseRun(ctx context.Context, runID string, reason task.Reason, 
 		if err != nil {
 			return nil, err
 		}
-		if _, err := tx.Exec(`UPDATE runs SET closed_at = ? WHERE run_id = ? AND closed_at = 0`, millis(now), runID); err != nil {
+		if _, err := tx.Exec(`UPDATE runs SET closed_at = ? WHERE run_id = ? AND closed_at = 0`, sqlite.Millis(now), runID); err != nil {
 			return nil, err
 		}
-		run.ClosedAt = stored(now)
+		run.ClosedAt = sqlite.Stored(now)
 		*changes = append(*changes, Change{Kind: RunClosed, RunID: runID, Run: &run})
 		return tasks, nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot close run %s: %w", runID, err)
 	}
-	s.snapshots.forget(runID)
+	s.seen.Forget(runID)
 	return cancelled, nil
 }
 
@@ -89,7 +89,7 @@ func countTasks(ctx context.Context, tx *sqlite.Tx, runID string, stores []strin
 	if err != nil {
 		return 0, err
 	}
-	return one(ctx, tx, func(row scanner) (n int, err error) {
+	return sqlite.One(ctx, tx, func(row sqlite.Row) (n int, err error) {
 		err = row.Scan(&n)
 		return n, err
 	}, `SELECT count(*) FROM tasks WHERE run_id = ?`+selected, runID, names, names)
@@ -102,13 +102,13 @@ func cancelOpen(ctx context.Context, tx *sqlite.Tx, runID string, stores []strin
 	if err != nil {
 		return nil, err
 	}
-	tasks, err := list(ctx, tx, scanTask, `SELECT `+taskColumns+taskTables+
+	tasks, err := sqlite.List(ctx, tx, scanTask, `SELECT `+taskColumns+taskTables+
 		` WHERE k.run_id = ? AND k.settled_at = 0`+selected+` ORDER BY k.store_id, k.task_id`, runID, names, names)
 	if err != nil {
 		return nil, err
 	}
 	n, err := tx.Exec(`UPDATE tasks SET status = 'CANCELLED', settled_at = ?, reason = ?, next_attempt_at = 0
-		WHERE run_id = ? AND settled_at = 0`+selected, millis(now), reason, runID, names, names)
+		WHERE run_id = ? AND settled_at = 0`+selected, sqlite.Millis(now), reason, runID, names, names)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func cancelOpen(ctx context.Context, tx *sqlite.Tx, runID string, stores []strin
 		if err != nil {
 			return nil, err
 		}
-		t.State, t.SettledAt, t.Reason, t.NextAttemptAt = next, stored(now), reason, time.Time{}
+		t.State, t.SettledAt, t.Reason, t.NextAttemptAt = next, sqlite.Stored(now), reason, time.Time{}
 		ended, err := stopAttempt(ctx, tx, *t, from, now)
 		if err != nil {
 			return nil, err

@@ -30,8 +30,8 @@ func move(tx *sqlite.Tx, t *Task, event task.Event, now time.Time, set func(*Tas
 	n, err := tx.Exec(`UPDATE tasks SET status = ?, attempt = ?, settled_at = ?, holder_id = ?, last_code = ?, reason = ?,
 			next_attempt_at = ?, claimed_at = ?
 		WHERE task_id = ? AND status = ? AND attempt = ? AND settled_at = 0`,
-		next.Status, next.Attempt, millis(after.SettledAt), after.HolderID, after.LastCode, after.Reason,
-		millis(after.NextAttemptAt), millis(after.ClaimedAt), t.TaskID, from.Status, from.Attempt)
+		next.Status, next.Attempt, sqlite.Millis(after.SettledAt), after.HolderID, after.LastCode, after.Reason,
+		sqlite.Millis(after.NextAttemptAt), sqlite.Millis(after.ClaimedAt), t.TaskID, from.Status, from.Attempt)
 	if err != nil {
 		return false, fmt.Errorf("cannot %s task %s: %w", event, t.TaskID, err)
 	}
@@ -39,23 +39,15 @@ func move(tx *sqlite.Tx, t *Task, event task.Event, now time.Time, set func(*Tas
 		return false, nil
 	}
 	// As a later read would return them.
-	after.SettledAt, after.NextAttemptAt, after.ClaimedAt = stored(after.SettledAt), stored(after.NextAttemptAt), stored(after.ClaimedAt)
+	after.SettledAt, after.NextAttemptAt, after.ClaimedAt = sqlite.Stored(after.SettledAt), sqlite.Stored(after.NextAttemptAt), sqlite.Stored(after.ClaimedAt)
 	*t = after
 	return true, nil
-}
-
-// stored returns t as it comes back from the database.
-func stored(t time.Time) time.Time {
-	if t.IsZero() {
-		return t
-	}
-	return time.UnixMilli(t.UnixMilli()).UTC()
 }
 
 // endAttempt marks that the task left RUNNING. code is empty on success.
 func endAttempt(tx *sqlite.Tx, t Task, code protocol.Code, now time.Time) error {
 	_, err := tx.Exec(`UPDATE attempts SET ended_at = ?, code = ? WHERE task_id = ? AND attempt = ? AND ended_at = 0`,
-		millis(now), code, t.TaskID, t.State.Attempt)
+		sqlite.Millis(now), code, t.TaskID, t.State.Attempt)
 	if err != nil {
 		return fmt.Errorf("cannot end attempt %d of task %s: %w", t.State.Attempt, t.TaskID, err)
 	}
@@ -67,14 +59,14 @@ func moved(t Task, from task.State, event task.Event, ended *Attempt, late bool)
 }
 
 func attemptOf(ctx context.Context, q sqlite.Querier, taskID string, attempt int) (Attempt, error) {
-	return one(ctx, q, scanAttempt, `SELECT `+attemptColumns+` FROM attempts a WHERE a.task_id = ? AND a.attempt = ?`, taskID, attempt)
+	return sqlite.One(ctx, q, scanAttempt, `SELECT `+attemptColumns+` FROM attempts a WHERE a.task_id = ? AND a.attempt = ?`, taskID, attempt)
 }
 
 // Grant starts the next attempt if Grant's conditions hold, and tells
 // observers. A refusal is an answer, not an error.
 func (s *Store) Grant(ctx context.Context, g Grant, now time.Time) (Granted, error) {
 	granted, err := write(ctx, s, func(tx *sqlite.Tx, changes *[]Change) (Granted, error) {
-		t, err := one(ctx, tx, scanTask, selectTask, g.TaskID)
+		t, err := sqlite.One(ctx, tx, scanTask, selectTask, g.TaskID)
 		if errors.Is(err, ErrNotFound) {
 			return Granted{Refusal: protocol.CodeNotFound}, nil
 		}
@@ -95,7 +87,7 @@ func (s *Store) Grant(ctx context.Context, g Grant, now time.Time) (Granted, err
 			return Granted{Task: t, Refusal: protocol.CodeTaken}, err
 		}
 		_, err = tx.Exec(`INSERT INTO attempts (task_id, attempt, store_id, terminal_id, granted_at, lease_until) VALUES (?, ?, ?, ?, ?, ?)`,
-			t.TaskID, t.State.Attempt, t.StoreID, g.TerminalID, millis(now), millis(g.LeaseUntil))
+			t.TaskID, t.State.Attempt, t.StoreID, g.TerminalID, sqlite.Millis(now), sqlite.Millis(g.LeaseUntil))
 		*changes = append(*changes, moved(t, from, task.Grant, nil, false))
 		return Granted{Task: t}, err
 	})
@@ -113,7 +105,7 @@ func refuseGrant(t Task, g Grant, now time.Time) protocol.Code {
 		return protocol.CodeSettled
 	case t.State.Status == task.Running:
 		return protocol.CodeTaken
-	case millis(t.NextAttemptAt) > millis(now):
+	case sqlite.Millis(t.NextAttemptAt) > sqlite.Millis(now):
 		return protocol.CodeNotYet
 	}
 	return ""
@@ -124,14 +116,14 @@ func refuseGrant(t Task, g Grant, now time.Time) protocol.Code {
 // was answered, or is not this terminal's.
 func (s *Store) Sign(ctx context.Context, sign Sign, now time.Time) (bool, error) {
 	n, err := write(ctx, s, func(tx *sqlite.Tx, _ *[]Change) (int64, error) {
-		at, ready := millis(now), sign.ReadyBytes > 0
+		at, ready := sqlite.Millis(now), sign.ReadyBytes > 0
 		return tx.Exec(`UPDATE attempts SET last_sign_at = max(last_sign_at, ?), lease_until = max(lease_until, ?),
 				started_at = CASE WHEN started_at = 0 THEN ? ELSE started_at END,
 				ready_at = CASE WHEN ? AND ready_at = 0 THEN ? ELSE ready_at END,
 				bytes = CASE WHEN ? THEN ? ELSE bytes END,
 				sha256 = CASE WHEN ? THEN ? ELSE sha256 END
 			WHERE task_id = ? AND attempt = ? AND store_id = ? AND terminal_id = ? AND ended_at = 0 AND received_at = 0`,
-			at, millis(sign.LeaseUntil), at, ready, at, ready, sign.ReadyBytes, ready, sign.SHA256,
+			at, sqlite.Millis(sign.LeaseUntil), at, ready, at, ready, sign.ReadyBytes, ready, sign.SHA256,
 			sign.TaskID, sign.Attempt, sign.StoreID, sign.TerminalID)
 	})
 	if err != nil {
@@ -146,7 +138,7 @@ func (s *Store) ExtendLeases(ctx context.Context, until, now time.Time) error {
 	_, err := write(ctx, s, func(tx *sqlite.Tx, _ *[]Change) (int64, error) {
 		return tx.Exec(`UPDATE attempts SET lease_until = max(lease_until, ?)
 			WHERE ended_at = 0 AND granted_at <= ? AND (task_id, attempt) IN
-				(SELECT task_id, attempt FROM tasks WHERE settled_at = 0 AND status = 'RUNNING')`, millis(until), millis(now))
+				(SELECT task_id, attempt FROM tasks WHERE settled_at = 0 AND status = 'RUNNING')`, sqlite.Millis(until), sqlite.Millis(now))
 	})
 	if err != nil {
 		return fmt.Errorf("cannot extend leases: %w", err)

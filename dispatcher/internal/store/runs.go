@@ -30,7 +30,7 @@ func (s *Store) CreateRun(ctx context.Context, run Run, places []Place, tasks []
 		if err := insertRun(tx, run, places, tasks, req, now); err != nil {
 			return Created{}, err
 		}
-		stored, err := one(ctx, tx, scanRun, selectRun, run.RunID)
+		stored, err := sqlite.One(ctx, tx, scanRun, selectRun, run.RunID)
 		*changes = append(*changes, Change{Kind: RunCreated, RunID: run.RunID, Run: &stored})
 		return Created{Run: stored}, err
 	})
@@ -59,11 +59,11 @@ func requested(ctx context.Context, tx *sqlite.Tx, req Request) (Created, error)
 	if req.RequestID == "" {
 		return Created{}, ErrNotFound
 	}
-	stored, err := one(ctx, tx, scanRequest, selectRequest, req.User, req.RequestID)
+	stored, err := sqlite.One(ctx, tx, scanRequest, selectRequest, req.User, req.RequestID)
 	if err != nil {
 		return Created{}, err
 	}
-	run, err := one(ctx, tx, scanRun, selectRun, stored.runID)
+	run, err := sqlite.One(ctx, tx, scanRun, selectRun, stored.runID)
 	if errors.Is(err, ErrNotFound) {
 		return Created{}, fmt.Errorf("request %s names the lost run %s", req.RequestID, stored.runID)
 	}
@@ -74,30 +74,30 @@ func requested(ctx context.Context, tx *sqlite.Tx, req Request) (Created, error)
 func insertRun(tx *sqlite.Tx, run Run, places []Place, tasks []NewTask, req Request, now time.Time) error {
 	_, err := tx.Exec(`INSERT INTO runs (run_id, job, job_version, requested_by, reason, input, policy, columns,
 			targets, created_at, barrier_at, makeup_until) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		run.RunID, run.Job, run.JobVersion, run.RequestedBy, run.Reason, string(run.Input), document{run.Policy},
-		document{run.Columns}, run.Targets, millis(run.CreatedAt), millis(run.BarrierAt), millis(run.MakeupUntil))
+		run.RunID, run.Job, run.JobVersion, run.RequestedBy, run.Reason, string(run.Input), sqlite.Document{Content: run.Policy},
+		sqlite.Document{Content: run.Columns}, run.Targets, sqlite.Millis(run.CreatedAt), sqlite.Millis(run.BarrierAt), sqlite.Millis(run.MakeupUntil))
 	if err != nil {
 		return err
 	}
-	err = tx.Insert(`INSERT INTO run_targets (run_id, store_id, name, time_zone, labels)`, placeholders(5), len(places),
+	err = tx.Insert(`INSERT INTO run_targets (run_id, store_id, name, time_zone, labels)`, sqlite.Placeholders(5), len(places),
 		func(i int) []any {
 			p := places[i]
-			return []any{run.RunID, p.StoreID, p.Name, p.TimeZone, document{p.Labels}}
+			return []any{run.RunID, p.StoreID, p.Name, p.TimeZone, sqlite.Document{Content: p.Labels}}
 		})
 	if err != nil {
 		return fmt.Errorf("cannot freeze %d targets: %w", len(places), err)
 	}
 	err = tx.Insert(`INSERT INTO tasks (task_id, run_id, store_id, terminal_id, attempts, created_at, input)`,
-		placeholders(7), len(tasks), func(i int) []any {
+		sqlite.Placeholders(7), len(tasks), func(i int) []any {
 			t := tasks[i]
-			return []any{t.TaskID, run.RunID, t.StoreID, t.TerminalID, max(run.Policy.Attempts, 1), millis(run.CreatedAt), text(t.Input)}
+			return []any{t.TaskID, run.RunID, t.StoreID, t.TerminalID, max(run.Policy.Attempts, 1), sqlite.Millis(run.CreatedAt), sqlite.Text(t.Input)}
 		})
 	if err != nil {
 		return fmt.Errorf("cannot insert %d tasks: %w", len(tasks), err)
 	}
 	if req.RequestID != "" {
 		_, err := tx.Exec(`INSERT INTO requests (user, request_id, content_hash, run_id, created_at) VALUES (?, ?, ?, ?, ?)`,
-			req.User, req.RequestID, req.ContentHash, run.RunID, millis(now))
+			req.User, req.RequestID, req.ContentHash, run.RunID, sqlite.Millis(now))
 		if err != nil {
 			return fmt.Errorf("cannot store request %s: %w", req.RequestID, err)
 		}
@@ -109,7 +109,7 @@ func insertRun(tx *sqlite.Tx, run Run, places []Place, tasks []NewTask, req Requ
 // FindRequest returns what the user asked under the id and the run that it
 // made, or ErrNotFound.
 func (s *Store) FindRequest(ctx context.Context, user, requestID string) (Request, Run, error) {
-	stored, err := one(ctx, s.db.Readers(), scanRequest, selectRequest, user, requestID)
+	stored, err := sqlite.One(ctx, s.db.Readers(), scanRequest, selectRequest, user, requestID)
 	if err != nil {
 		return Request{}, Run{}, fmt.Errorf("cannot find request %s of %s: %w", requestID, user, err)
 	}
@@ -119,7 +119,7 @@ func (s *Store) FindRequest(ctx context.Context, user, requestID string) (Reques
 
 // GetRun returns the run, or ErrNotFound.
 func (s *Store) GetRun(ctx context.Context, runID string) (Run, error) {
-	run, err := one(ctx, s.db.Readers(), scanRun, selectRun, runID)
+	run, err := sqlite.One(ctx, s.db.Readers(), scanRun, selectRun, runID)
 	if err != nil {
 		return Run{}, fmt.Errorf("cannot get run %s: %w", runID, err)
 	}
@@ -128,7 +128,7 @@ func (s *Store) GetRun(ctx context.Context, runID string) (Run, error) {
 
 // ListOpenRuns returns the runs that are not closed, oldest first.
 func (s *Store) ListOpenRuns(ctx context.Context) ([]Run, error) {
-	runs, err := list(ctx, s.db.Readers(), scanRun,
+	runs, err := sqlite.List(ctx, s.db.Readers(), scanRun,
 		`SELECT `+runColumns+` FROM runs WHERE closed_at = 0 ORDER BY created_at, run_id`)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list open runs: %w", err)
@@ -141,11 +141,11 @@ const runColumns = `run_id, job, job_version, requested_by, reason, input, polic
 
 const selectRun = `SELECT ` + runColumns + ` FROM runs WHERE run_id = ?`
 
-func scanRun(row scanner) (Run, error) {
+func scanRun(row sqlite.Row) (Run, error) {
 	var r Run
-	err := row.Scan(&r.RunID, &r.Job, &r.JobVersion, &r.RequestedBy, &r.Reason, raw{&r.Input}, document{&r.Policy},
-		document{&r.Columns}, &r.Targets, moment{&r.CreatedAt}, moment{&r.BarrierAt}, moment{&r.MakeupUntil},
-		moment{&r.BarrierClosedAt}, moment{&r.ClosedAt}, &r.Revision)
+	err := row.Scan(&r.RunID, &r.Job, &r.JobVersion, &r.RequestedBy, &r.Reason, sqlite.Raw{Into: &r.Input}, sqlite.Document{Content: &r.Policy},
+		sqlite.Document{Content: &r.Columns}, &r.Targets, sqlite.Moment{Into: &r.CreatedAt}, sqlite.Moment{Into: &r.BarrierAt}, sqlite.Moment{Into: &r.MakeupUntil},
+		sqlite.Moment{Into: &r.BarrierClosedAt}, sqlite.Moment{Into: &r.ClosedAt}, &r.Revision)
 	return r, err
 }
 
@@ -156,7 +156,7 @@ type storedRequest struct {
 
 const selectRequest = `SELECT user, request_id, content_hash, run_id FROM requests WHERE user = ? AND request_id = ?`
 
-func scanRequest(row scanner) (storedRequest, error) {
+func scanRequest(row sqlite.Row) (storedRequest, error) {
 	var r storedRequest
 	err := row.Scan(&r.User, &r.RequestID, &r.ContentHash, &r.runID)
 	return r, err

@@ -39,7 +39,7 @@ func (s *Store) Settle(ctx context.Context, a Answer, now time.Time) (Settled, e
 }
 
 func settle(ctx context.Context, tx *sqlite.Tx, a Answer, now time.Time, changes *[]Change) (Settled, error) {
-	t, err := one(ctx, tx, scanTask, selectTask, a.Attempt.TaskID)
+	t, err := sqlite.One(ctx, tx, scanTask, selectTask, a.Attempt.TaskID)
 	if errors.Is(err, ErrNotFound) || err == nil && t.StoreID != a.Attempt.StoreID {
 		return Settled{Refusal: protocol.CodeNotFound}, nil
 	}
@@ -106,9 +106,9 @@ func latePolicy(ctx context.Context, tx *sqlite.Tx, runID string, a Answer) (job
 	if a.Attempt.Answer == "" {
 		return "", false, nil
 	}
-	run, err := one(ctx, tx, func(row scanner) (Run, error) {
+	run, err := sqlite.One(ctx, tx, func(row sqlite.Row) (Run, error) {
 		var r Run
-		err := row.Scan(moment{&r.BarrierClosedAt}, document{&r.Policy})
+		err := row.Scan(sqlite.Moment{Into: &r.BarrierClosedAt}, sqlite.Document{Content: &r.Policy})
 		return r, err
 	}, `SELECT barrier_closed_at, CASE WHEN barrier_closed_at = 0 THEN NULL ELSE policy END FROM runs WHERE run_id = ?`, runID)
 	return run.Policy.Late, !run.BarrierClosedAt.IsZero(), err
@@ -161,7 +161,7 @@ func failureCode(a Attempt) protocol.Code {
 // recordAnswer stores what the terminal said. Headquarters' own word only adds
 // its failure, and only where nobody answered.
 func recordAnswer(tx *sqlite.Tx, a Attempt, late bool, now time.Time) error {
-	failure := optional(a.Failure, a.Failure != nil)
+	failure := sqlite.Optional(a.Failure, a.Failure != nil)
 	var err error
 	if a.Answer == "" {
 		_, err = tx.Exec(`UPDATE attempts SET failure = ? WHERE task_id = ? AND attempt = ? AND received_at = 0 AND ended_at = 0`,
@@ -174,8 +174,8 @@ func recordAnswer(tx *sqlite.Tx, a Attempt, late bool, now time.Time) error {
 		_, err = tx.Exec(`UPDATE attempts SET received_at = ?, terminal_from = ?, terminal_to = ?, duration_ms = ?, answer = ?,
 				executed = ?, late = ?, exit_code = ?, failure = ?, sha256 = ?, bytes = ?, columns = ?, output_tail = ?, result = ?
 			WHERE task_id = ? AND attempt = ? AND received_at = 0`,
-			millis(now), millis(a.TerminalFrom), millis(a.TerminalTo), a.Duration.Milliseconds(), a.Answer,
-			a.Executed, late, a.ExitCode, failure, a.SHA256, bytes, optional(a.Columns, a.Columns != nil), a.OutputTail, text(a.Result),
+			sqlite.Millis(now), sqlite.Millis(a.TerminalFrom), sqlite.Millis(a.TerminalTo), a.Duration.Milliseconds(), a.Answer,
+			a.Executed, late, a.ExitCode, failure, a.SHA256, bytes, sqlite.Optional(a.Columns, a.Columns != nil), a.OutputTail, sqlite.Text(a.Result),
 			a.TaskID, a.Attempt)
 	}
 	if err != nil {
@@ -195,7 +195,7 @@ func keepRejected(tx *sqlite.Tx, a Answer, code protocol.Code, payload []byte, n
 	_, err := tx.Exec(`INSERT INTO rejected_results (task_id, attempt, store_id, terminal_id, received_at, code, failure, sha256, bytes, payload)
 		SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE (SELECT count(*) FROM rejected_results WHERE task_id = ?) < ?
 		ON CONFLICT DO NOTHING`,
-		at.TaskID, at.Attempt, at.StoreID, at.TerminalID, millis(now), code, optional(at.Failure, at.Failure != nil),
+		at.TaskID, at.Attempt, at.StoreID, at.TerminalID, sqlite.Millis(now), code, sqlite.Optional(at.Failure, at.Failure != nil),
 		at.SHA256, len(payload), append([]byte{}, cut...), at.TaskID, maxRejectedRows)
 	if err != nil {
 		return fmt.Errorf("cannot keep a refused payload: %w", err)
@@ -220,10 +220,10 @@ type Rejected struct {
 
 // ListRejected returns the task's refused payloads, oldest first.
 func (s *Store) ListRejected(ctx context.Context, taskID string) ([]Rejected, error) {
-	rejected, err := list(ctx, s.db.Readers(), func(row scanner) (Rejected, error) {
+	rejected, err := sqlite.List(ctx, s.db.Readers(), func(row sqlite.Row) (Rejected, error) {
 		var r Rejected
-		err := row.Scan(&r.TaskID, &r.Attempt, &r.StoreID, &r.TerminalID, moment{&r.ReceivedAt}, &r.Code,
-			document{&r.Failure}, &r.SHA256, &r.Bytes, &r.Payload)
+		err := row.Scan(&r.TaskID, &r.Attempt, &r.StoreID, &r.TerminalID, sqlite.Moment{Into: &r.ReceivedAt}, &r.Code,
+			sqlite.Document{Content: &r.Failure}, &r.SHA256, &r.Bytes, &r.Payload)
 		return r, err
 	}, `SELECT task_id, attempt, store_id, terminal_id, received_at, code, failure, sha256, bytes, payload
 		FROM rejected_results WHERE task_id = ? ORDER BY id`, taskID)

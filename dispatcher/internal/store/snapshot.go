@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"sync"
 	"time"
 
 	"muster/dispatcher/internal/store/internal/sqlite"
@@ -26,7 +25,7 @@ type Snapshot struct {
 func (s *Store) CloseBarrier(ctx context.Context, runID string, now time.Time) (*Snapshot, error) {
 	return s.snapshot(ctx, runID, func(view *sqlite.View) error {
 		_, err := writePinned(ctx, s, func(tx *sqlite.Tx, _ *[]Change) (int64, error) {
-			return tx.Exec(`UPDATE runs SET barrier_closed_at = ? WHERE run_id = ? AND barrier_closed_at = 0`, millis(now), runID)
+			return tx.Exec(`UPDATE runs SET barrier_closed_at = ? WHERE run_id = ? AND barrier_closed_at = 0`, sqlite.Millis(now), runID)
 		}, view.Pin)
 		return err
 	})
@@ -44,7 +43,7 @@ func (s *Store) snapshot(ctx context.Context, runID string, pin func(*sqlite.Vie
 	}
 	snap := &Snapshot{ctx: ctx, view: view}
 	if err = pin(view); err == nil {
-		snap.Run, err = one(ctx, view, scanRun, selectRun, runID)
+		snap.Run, err = sqlite.One(ctx, view, scanRun, selectRun, runID)
 	}
 	var seen int64
 	if err == nil {
@@ -54,12 +53,12 @@ func (s *Store) snapshot(ctx context.Context, runID string, pin func(*sqlite.Vie
 		_ = view.Close() // the first error matters
 		return nil, fmt.Errorf("cannot take a snapshot of run %s: %w", runID, err)
 	}
-	s.snapshots.note(runID, seen)
+	s.seen.Note(runID, seen)
 	return snap, nil
 }
 
 func lateCount(ctx context.Context, q sqlite.Querier, runID string) (int64, error) {
-	return one(ctx, q, func(row scanner) (n int64, err error) {
+	return sqlite.One(ctx, q, func(row sqlite.Row) (n int64, err error) {
 		err = row.Scan(&n)
 		return n, err
 	}, `SELECT late_count FROM runs WHERE run_id = ?`, runID)
@@ -68,7 +67,7 @@ func lateCount(ctx context.Context, q sqlite.Querier, runID string) (int64, erro
 // Candidates yields every target with its task, ordered by store id and task
 // id; a store with several tasks comes once for each.
 func (s *Snapshot) Candidates() iter.Seq2[Candidate, error] {
-	return stream(s.ctx, s.view, scanCandidate, selectCandidates, s.Run.RunID)
+	return sqlite.Stream(s.ctx, s.view, scanCandidate, selectCandidates, s.Run.RunID)
 }
 
 // Close lets the moment go. Calling it again is harmless.
@@ -88,12 +87,12 @@ const selectCandidates = `SELECT t.store_id, t.name, t.time_zone, t.labels, ` + 
 	LEFT JOIN attempts a ON a.task_id = k.task_id AND a.attempt = k.attempt
 	WHERE t.run_id = ? ORDER BY t.store_id, k.task_id`
 
-func scanCandidate(row scanner) (Candidate, error) {
+func scanCandidate(row sqlite.Row) (Candidate, error) {
 	var c Candidate
 	var a Attempt
-	dest := []any{&c.Place.StoreID, &c.Place.Name, &c.Place.TimeZone, document{&c.Place.Labels}}
+	dest := []any{&c.Place.StoreID, &c.Place.Name, &c.Place.TimeZone, sqlite.Document{Content: &c.Place.Labels}}
 	dest = append(append(dest, c.Task.dest()...), a.dest()...)
-	err := row.Scan(append(dest, &c.SameCodes, &c.Online, moment{&c.LastSeen}, &c.SkewMs)...)
+	err := row.Scan(append(dest, &c.SameCodes, &c.Online, sqlite.Moment{Into: &c.LastSeen}, &c.SkewMs)...)
 	if a.Attempt > 0 {
 		c.Attempt = &a
 	}
@@ -101,51 +100,4 @@ func scanCandidate(row scanner) (Candidate, error) {
 		c.SameCodes = false
 	}
 	return c, err
-}
-
-// seenSnapshots remembers, for each run, the fewest late answers that any
-// snapshot saw since the last complete revision. The next revision is made of
-// one of these snapshots, so it may claim no more than that: an answer is never
-// lost to the report, at worst it is looked at twice.
-type seenSnapshots struct {
-	mu     sync.Mutex
-	fewest map[string]int64
-}
-
-func (s *seenSnapshots) note(runID string, seen int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.fewest == nil {
-		s.fewest = map[string]int64{}
-	}
-	if old, ok := s.fewest[runID]; !ok || seen < old {
-		s.fewest[runID] = seen
-	}
-}
-
-func (s *seenSnapshots) get(runID string) (int64, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	seen, ok := s.fewest[runID]
-	return seen, ok
-}
-
-func (s *seenSnapshots) forget(runID string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.fewest, runID)
-}
-
-// LateChanges returns how many tasks an accepted late answer settled that the
-// newest complete revision did not see.
-func (s *Store) LateChanges(ctx context.Context, runID string) (int, error) {
-	n, err := one(ctx, s.db.Readers(), func(row scanner) (n int, err error) {
-		err = row.Scan(&n)
-		return n, err
-	}, `SELECT r.late_count - coalesce((SELECT v.seen FROM revisions v WHERE v.run_id = r.run_id AND v.revision = r.revision), 0)
-		FROM runs r WHERE r.run_id = ?`, runID)
-	if err != nil {
-		return 0, fmt.Errorf("cannot count late changes of run %s: %w", runID, err)
-	}
-	return n, nil
 }

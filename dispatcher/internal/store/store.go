@@ -9,16 +9,15 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
 	"log/slog"
-	"sync"
 	"time"
 
+	"muster/dispatcher/internal/store/internal/ledger"
+	"muster/dispatcher/internal/store/internal/roster"
 	"muster/dispatcher/internal/store/internal/sqlite"
 )
 
@@ -41,12 +40,12 @@ type Options struct {
 // first, the write is done wholly or not at all, and the caller does not learn
 // which.
 type Store struct {
-	db        *sqlite.DB
-	logger    *slog.Logger
-	observers []func([]Change)
+	*roster.Roster // places and terminals
+	*ledger.Ledger // revisions
 
-	revising  sync.Mutex // one revision is written at a time
-	snapshots seenSnapshots
+	db        *sqlite.DB
+	seen      ledger.Seen
+	observers []func([]Change)
 }
 
 // Open opens or creates the file, checks it, brings its schema up to date and
@@ -67,8 +66,11 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{db: db, logger: logger}
-	if err := s.discardIncomplete(ctx); err != nil {
+	s := &Store{Roster: roster.New(db), db: db}
+	s.Ledger, err = ledger.Open(ctx, db, &s.seen, logger, func(runID string, revision int) {
+		s.tell([]Change{{Kind: RevisionReady, RunID: runID, Revision: revision}})
+	})
+	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -91,6 +93,12 @@ func (s *Store) Observe(observer func([]Change)) {
 	s.observers = append(s.observers, observer)
 }
 
+func (s *Store) tell(changes []Change) {
+	for _, observe := range s.observers {
+		observe(changes)
+	}
+}
+
 // op is one write. It may run twice, so it starts from nothing each time and
 // appends what observers are to be told.
 type op[T any] func(tx *sqlite.Tx, changes *[]Change) (T, error)
@@ -110,11 +118,8 @@ func writePinned[T any](ctx context.Context, s *Store, run op[T], pin func() err
 		},
 		Pin: pin,
 		Committed: func() {
-			if len(changes) == 0 {
-				return
-			}
-			for _, observe := range s.observers {
-				observe(changes)
+			if len(changes) > 0 {
+				s.tell(changes)
 			}
 		},
 	})
@@ -123,58 +128,6 @@ func writePinned[T any](ctx context.Context, s *Store, run op[T], pin func() err
 		return none, err
 	}
 	return out, nil
-}
-
-// scanner is a row.
-type scanner interface {
-	Scan(dest ...any) error
-}
-
-// list returns every row of the query.
-func list[T any](ctx context.Context, q sqlite.Querier, scan func(scanner) (T, error), query string, args ...any) ([]T, error) {
-	var out []T
-	err := sqlite.Each(ctx, q, func(rows *sql.Rows) error {
-		item, err := scan(rows)
-		out = append(out, item)
-		return err
-	}, query, args...)
-	return out, err
-}
-
-// one returns the first row, or ErrNotFound.
-func one[T any](ctx context.Context, q sqlite.Querier, scan func(scanner) (T, error), query string, args ...any) (T, error) {
-	var none T
-	found, err := list(ctx, q, scan, query, args...)
-	if err != nil {
-		return none, err
-	}
-	if len(found) == 0 {
-		return none, ErrNotFound
-	}
-	return found[0], nil
-}
-
-// errStop ends a stream whose consumer has enough.
-var errStop = errors.New("stop")
-
-// stream yields the rows one by one while they are read, and an error last.
-func stream[T any](ctx context.Context, q sqlite.Querier, scan func(scanner) (T, error), query string, args ...any) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		err := sqlite.Each(ctx, q, func(rows *sql.Rows) error {
-			item, err := scan(rows)
-			if err != nil {
-				return err
-			}
-			if !yield(item, nil) {
-				return errStop
-			}
-			return nil
-		}, query, args...)
-		if err != nil && !errors.Is(err, errStop) {
-			var none T
-			yield(none, err)
-		}
-	}
 }
 
 // Audit appends one line: who (actor) did what (action) to which thing
@@ -191,6 +144,6 @@ func (s *Store) Audit(ctx context.Context, actor, action, subject, detail string
 
 func audit(tx *sqlite.Tx, actor, action, subject, detail string, now time.Time) error {
 	_, err := tx.Exec(`INSERT INTO audit (at, actor, action, subject, detail) VALUES (?, ?, ?, ?, ?)`,
-		millis(now), actor, action, subject, detail)
+		sqlite.Millis(now), actor, action, subject, detail)
 	return err
 }

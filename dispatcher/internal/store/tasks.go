@@ -18,7 +18,7 @@ func (s *Store) CountTasks(ctx context.Context, runID string) (counts map[task.S
 		n      int
 		open   int
 	}
-	tallies, err := list(ctx, s.db.Readers(), func(row scanner) (tally, error) {
+	tallies, err := sqlite.List(ctx, s.db.Readers(), func(row sqlite.Row) (tally, error) {
 		var t tally
 		err := row.Scan(&t.status, &t.n, &t.open)
 		return t, err
@@ -36,7 +36,7 @@ func (s *Store) CountTasks(ctx context.Context, runID string) (counts map[task.S
 
 // GetTask returns the task, or ErrNotFound.
 func (s *Store) GetTask(ctx context.Context, taskID string) (Task, error) {
-	t, err := one(ctx, s.db.Readers(), scanTask, selectTask, taskID)
+	t, err := sqlite.One(ctx, s.db.Readers(), scanTask, selectTask, taskID)
 	if err != nil {
 		return Task{}, fmt.Errorf("cannot get task %s: %w", taskID, err)
 	}
@@ -45,7 +45,7 @@ func (s *Store) GetTask(ctx context.Context, taskID string) (Task, error) {
 
 // GetTaskOf returns the store's tasks in the run, by id; none is no error.
 func (s *Store) GetTaskOf(ctx context.Context, runID, storeID string) ([]Task, error) {
-	tasks, err := list(ctx, s.db.Readers(), scanTask,
+	tasks, err := sqlite.List(ctx, s.db.Readers(), scanTask,
 		`SELECT `+taskColumns+taskTables+` WHERE k.run_id = ? AND k.store_id = ? ORDER BY k.task_id`, runID, storeID)
 	if err != nil {
 		return nil, fmt.Errorf("cannot get tasks of store %s in run %s: %w", storeID, runID, err)
@@ -71,13 +71,13 @@ func (s *Store) OpenTasks(ctx context.Context, runID, storeID string) iter.Seq2[
 	default:
 		query, args = openTasks+` AND k.run_id = ? AND k.store_id = ?`, []any{runID, storeID}
 	}
-	return stream(ctx, s.db.Streams(), scanTask, query, args...)
+	return sqlite.Stream(ctx, s.db.Streams(), scanTask, query, args...)
 }
 
 // ListAttempts returns the task's execution records without results, oldest
 // first.
 func (s *Store) ListAttempts(ctx context.Context, taskID string) ([]Attempt, error) {
-	attempts, err := list(ctx, s.db.Readers(), scanAttempt,
+	attempts, err := sqlite.List(ctx, s.db.Readers(), scanAttempt,
 		`SELECT `+attemptColumns+` FROM attempts a WHERE a.task_id = ? ORDER BY a.attempt`, taskID)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list attempts of task %s: %w", taskID, err)
@@ -87,9 +87,9 @@ func (s *Store) ListAttempts(ctx context.Context, taskID string) ([]Attempt, err
 
 // GetResult returns one execution record with its result, or ErrNotFound.
 func (s *Store) GetResult(ctx context.Context, taskID string, attempt int) (Attempt, error) {
-	a, err := one(ctx, s.db.Readers(), func(row scanner) (Attempt, error) {
+	a, err := sqlite.One(ctx, s.db.Readers(), func(row sqlite.Row) (Attempt, error) {
 		var a Attempt
-		err := row.Scan(append(a.dest(), raw{&a.Result})...)
+		err := row.Scan(append(a.dest(), sqlite.Raw{Into: &a.Result})...)
 		return a, err
 	}, `SELECT `+attemptColumns+`, a.result FROM attempts a WHERE a.task_id = ? AND a.attempt = ?`, taskID, attempt)
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *Store) GetResult(ctx context.Context, taskID string, attempt int) (Atte
 
 // ListRunning returns every running task with its current attempt.
 func (s *Store) ListRunning(ctx context.Context) ([]Running, error) {
-	running, err := list(ctx, s.db.Readers(), func(row scanner) (Running, error) {
+	running, err := sqlite.List(ctx, s.db.Readers(), func(row sqlite.Row) (Running, error) {
 		var r Running
 		err := row.Scan(append(r.Task.dest(), r.Attempt.dest()...)...)
 		return r, err
@@ -117,7 +117,7 @@ func (s *Store) ListRunning(ctx context.Context) ([]Running, error) {
 // settled or unknown tasks change nothing.
 func (s *Store) NoteClaim(ctx context.Context, taskID string, now time.Time) error {
 	_, err := write(ctx, s, func(tx *sqlite.Tx, _ *[]Change) (int64, error) {
-		return tx.Exec(`UPDATE tasks SET claimed_at = ? WHERE task_id = ? AND claimed_at = 0 AND settled_at = 0`, millis(now), taskID)
+		return tx.Exec(`UPDATE tasks SET claimed_at = ? WHERE task_id = ? AND claimed_at = 0 AND settled_at = 0`, sqlite.Millis(now), taskID)
 	})
 	if err != nil {
 		return fmt.Errorf("cannot note a claim of task %s: %w", taskID, err)
@@ -135,13 +135,13 @@ const selectTask = `SELECT ` + taskColumns + taskTables + ` WHERE k.task_id = ?`
 
 // dest is where taskColumns go.
 func (t *Task) dest() []any {
-	return []any{&t.TaskID, &t.RunID, &t.StoreID, &t.TerminalID, &t.Type, raw{&t.Input},
+	return []any{&t.TaskID, &t.RunID, &t.StoreID, &t.TerminalID, &t.Type, sqlite.Raw{Into: &t.Input},
 		&t.State.Status, &t.State.Attempt, &t.State.Settled, &t.Attempts, &t.HolderID, &t.LastCode, &t.Reason,
-		moment{&t.NextAttemptAt}, moment{&t.ClaimedAt}, moment{&t.Deadline}, moment{&t.QueueDeadline},
-		moment{&t.CreatedAt}, moment{&t.SettledAt}}
+		sqlite.Moment{Into: &t.NextAttemptAt}, sqlite.Moment{Into: &t.ClaimedAt}, sqlite.Moment{Into: &t.Deadline}, sqlite.Moment{Into: &t.QueueDeadline},
+		sqlite.Moment{Into: &t.CreatedAt}, sqlite.Moment{Into: &t.SettledAt}}
 }
 
-func scanTask(row scanner) (Task, error) {
+func scanTask(row sqlite.Row) (Task, error) {
 	var t Task
 	err := row.Scan(t.dest()...)
 	return t, err
@@ -156,13 +156,13 @@ const attemptColumns = `coalesce(a.task_id, ''), coalesce(a.attempt, 0), coalesc
 // dest is where attemptColumns go.
 func (a *Attempt) dest() []any {
 	return []any{&a.TaskID, &a.Attempt, &a.StoreID, &a.TerminalID,
-		moment{&a.GrantedAt}, moment{&a.StartedAt}, moment{&a.LastSignAt}, moment{&a.ReadyAt}, moment{&a.LeaseUntil},
-		moment{&a.ReceivedAt}, moment{&a.TerminalFrom}, moment{&a.TerminalTo},
+		sqlite.Moment{Into: &a.GrantedAt}, sqlite.Moment{Into: &a.StartedAt}, sqlite.Moment{Into: &a.LastSignAt}, sqlite.Moment{Into: &a.ReadyAt}, sqlite.Moment{Into: &a.LeaseUntil},
+		sqlite.Moment{Into: &a.ReceivedAt}, sqlite.Moment{Into: &a.TerminalFrom}, sqlite.Moment{Into: &a.TerminalTo},
 		&a.Duration, &a.Answer, &a.Executed, &a.ExitCode,
-		&a.OutputTail, document{&a.Failure}, &a.SHA256, &a.Bytes, document{&a.Columns}, &a.Late}
+		&a.OutputTail, sqlite.Document{Content: &a.Failure}, &a.SHA256, &a.Bytes, sqlite.Document{Content: &a.Columns}, &a.Late}
 }
 
-func scanAttempt(row scanner) (Attempt, error) {
+func scanAttempt(row sqlite.Row) (Attempt, error) {
 	var a Attempt
 	err := row.Scan(a.dest()...)
 	return a, err

@@ -2,10 +2,11 @@ package store
 
 import (
 	"encoding/json"
-	"errors"
 	"time"
 
 	"muster/dispatcher/internal/job"
+	"muster/dispatcher/internal/store/internal/ledger"
+	"muster/dispatcher/internal/store/internal/roster"
 	"muster/dispatcher/internal/store/internal/sqlite"
 	"muster/internal/protocol"
 	"muster/internal/task"
@@ -14,9 +15,9 @@ import (
 // Errors that callers test for.
 var (
 	// ErrNotFound: no such run, task or request.
-	ErrNotFound = errors.New("not found")
-	// ErrExists: the run or revision was stored before, with other content.
-	ErrExists = errors.New("already exists")
+	ErrNotFound = sqlite.ErrNotFound
+	// ErrExists: the revision is complete already.
+	ErrExists = ledger.ErrExists
 	// ErrLocked: another process holds the database; the text says which.
 	ErrLocked = sqlite.ErrLocked
 	// ErrNewerSchema: the database was written by a newer program.
@@ -28,12 +29,7 @@ var (
 )
 
 // Place is a store of the chain as the register knows it.
-type Place struct {
-	StoreID  string
-	Name     string
-	TimeZone string // IANA
-	Labels   map[string]string
-}
+type Place = roster.Place
 
 // Run is one execution of a job over a frozen list of stores. ClosedBarrierAt
 // and ClosedAt are zero until they happen; the phase follows from them.
@@ -211,16 +207,7 @@ type Settled struct {
 }
 
 // Terminal is what headquarters knows of one terminal.
-type Terminal struct {
-	StoreID     string
-	TerminalID  string
-	Online      bool
-	SessionID   string
-	Since       time.Time // of Online
-	LastSeenAt  time.Time
-	ClockSkewMs *int64
-	Hello       json.RawMessage // the last one, without its open list
-}
+type Terminal = roster.Terminal
 
 // Candidate is one target as it stands in a snapshot, ready to be judged.
 type Candidate struct {
@@ -233,34 +220,14 @@ type Candidate struct {
 	SkewMs    *int64
 }
 
-// OutcomeRow is one target's row in a revision. Row is the JSON of a
-// protocol.StoreRow, exactly as JSON reports show it.
-type OutcomeRow struct {
-	StoreID string
-	Outcome task.Outcome
-	Reason  task.Reason
-	Row     json.RawMessage
-}
+// OutcomeRow is one target's row in a revision.
+type OutcomeRow = ledger.OutcomeRow
 
-// NewRevision is a revision to be stored. Rows holds every target in revision
-// 1, and the changed ones in later revisions.
-type NewRevision struct {
-	RunID    string
-	Revision int
-	Why      string
-	AsOf     time.Time
-	Rows     []OutcomeRow
-}
+// NewRevision is a revision to be stored.
+type NewRevision = ledger.NewRevision
 
-// Revision is a stored revision. Files is empty until they are published.
-type Revision struct {
-	RunID       string
-	Revision    int
-	Why         string
-	AsOf        time.Time
-	PublishedAt time.Time
-	Files       []protocol.ManifestFile
-}
+// Revision is a stored revision.
+type Revision = ledger.Revision
 
 // ChangeKind tells changes apart.
 type ChangeKind string

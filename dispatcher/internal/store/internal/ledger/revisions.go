@@ -1,9 +1,11 @@
-package store
+package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"time"
 
 	"muster/dispatcher/internal/store/internal/sqlite"
@@ -19,45 +21,38 @@ const chunkRows = 2000
 // What an earlier unfinished try left is replaced. It fails with ErrExists
 // when the revision is complete already, and otherwise when it is not the next
 // one or revision 1 does not hold every target.
-func (s *Store) AddRevision(ctx context.Context, rev NewRevision, now time.Time) error {
-	s.revising.Lock()
-	defer s.revising.Unlock()
-	if err := s.addRevision(ctx, rev, now); err != nil {
+func (l *Ledger) AddRevision(ctx context.Context, rev NewRevision, now time.Time) error {
+	l.revising.Lock()
+	defer l.revising.Unlock()
+	if err := l.addRevision(ctx, rev, now); err != nil {
 		return fmt.Errorf("cannot add revision %d of run %s: %w", rev.Revision, rev.RunID, err)
 	}
 	return nil
 }
 
-func (s *Store) addRevision(ctx context.Context, rev NewRevision, now time.Time) error {
+func (l *Ledger) addRevision(ctx context.Context, rev NewRevision, now time.Time) error {
 	if rev.AsOf.IsZero() {
 		rev.AsOf = now
 	}
-	seen, ok := s.snapshots.get(rev.RunID)
-	if !ok {
-		seen = -1
-	}
-	_, err := write(ctx, s, func(tx *sqlite.Tx, _ *[]Change) (struct{}, error) {
-		return struct{}{}, beginRevision(ctx, tx, rev, seen)
-	})
+	seen := l.seen.fewestOf(rev.RunID)
+	err := l.db.Write(ctx, sqlite.Op{Run: func(tx *sqlite.Tx) error { return beginRevision(ctx, tx, rev, seen) }})
 	if err != nil {
 		return err
 	}
 	for rest := rev.Rows; len(rest) > 0; {
 		chunk := rest[:min(len(rest), chunkRows)]
 		rest = rest[len(chunk):]
-		_, err := write(ctx, s, func(tx *sqlite.Tx, _ *[]Change) (struct{}, error) {
-			return struct{}{}, insertOutcomes(tx, rev, chunk)
-		})
+		err := l.db.Write(ctx, sqlite.Op{Run: func(tx *sqlite.Tx) error { return insertOutcomes(tx, rev, chunk) }})
 		if err != nil {
 			return err
 		}
 	}
-	_, err = write(ctx, s, func(tx *sqlite.Tx, changes *[]Change) (struct{}, error) {
-		*changes = append(*changes, Change{Kind: RevisionReady, RunID: rev.RunID, Revision: rev.Revision})
-		return struct{}{}, completeRevision(ctx, tx, rev)
+	err = l.db.Write(ctx, sqlite.Op{
+		Run:       func(tx *sqlite.Tx) error { return completeRevision(ctx, tx, rev) },
+		Committed: func() { l.ready(rev.RunID, rev.Revision) },
 	})
 	if err == nil {
-		s.snapshots.forget(rev.RunID)
+		l.seen.Forget(rev.RunID)
 	}
 	return err
 }
@@ -65,28 +60,32 @@ func (s *Store) addRevision(ctx context.Context, rev NewRevision, now time.Time)
 // beginRevision makes room and marks the revision as begun. Without a
 // snapshot (seen < 0) it claims to have seen what the one before it saw.
 func beginRevision(ctx context.Context, tx *sqlite.Tx, rev NewRevision, seen int64) error {
-	run, err := one(ctx, tx, scanRun, selectRun, rev.RunID)
+	var newest int
+	_, err := sqlite.One(ctx, tx, func(row sqlite.Row) (closed bool, err error) {
+		if err = row.Scan(&newest, &closed); err == nil && !closed {
+			err = errors.New("the barrier is open")
+		}
+		return closed, err
+	}, `SELECT revision, barrier_closed_at <> 0 FROM runs WHERE run_id = ?`, rev.RunID)
 	switch {
 	case err != nil:
 		return err
-	case rev.Revision <= run.Revision:
+	case rev.Revision <= newest:
 		return ErrExists
-	case rev.Revision != run.Revision+1:
-		return fmt.Errorf("revision %d is next", run.Revision+1)
-	case run.BarrierClosedAt.IsZero():
-		return fmt.Errorf("the barrier is open")
+	case rev.Revision != newest+1:
+		return fmt.Errorf("revision %d is next", newest+1)
 	}
 	if err := discardRevision(tx, rev.RunID, rev.Revision); err != nil {
 		return err
 	}
 	_, err = tx.Exec(`INSERT INTO revisions (run_id, revision, why, as_of, seen) VALUES (?, ?, ?, ?,
 			CASE WHEN ? >= 0 THEN ? ELSE coalesce((SELECT seen FROM revisions WHERE run_id = ? AND revision = ?), 0) END)`,
-		rev.RunID, rev.Revision, rev.Why, millis(rev.AsOf), seen, seen, rev.RunID, run.Revision)
+		rev.RunID, rev.Revision, rev.Why, sqlite.Millis(rev.AsOf), seen, seen, rev.RunID, newest)
 	return err
 }
 
 func insertOutcomes(tx *sqlite.Tx, rev NewRevision, rows []OutcomeRow) error {
-	return tx.Insert(`INSERT INTO outcomes (run_id, store_id, revision, outcome, reason, row)`, placeholders(6), len(rows),
+	return tx.Insert(`INSERT INTO outcomes (run_id, store_id, revision, outcome, reason, row)`, sqlite.Placeholders(6), len(rows),
 		func(i int) []any {
 			r := rows[i]
 			return []any{rev.RunID, r.StoreID, rev.Revision, r.Outcome, r.Reason, string(r.Row)}
@@ -94,7 +93,7 @@ func insertOutcomes(tx *sqlite.Tx, rev NewRevision, rows []OutcomeRow) error {
 }
 
 func completeRevision(ctx context.Context, tx *sqlite.Tx, rev NewRevision) error {
-	missing, err := one(ctx, tx, func(row scanner) (n int, err error) {
+	missing, err := sqlite.One(ctx, tx, func(row sqlite.Row) (n int, err error) {
 		err = row.Scan(&n)
 		return n, err
 	}, `SELECT r.targets - (SELECT count(*) FROM outcomes o WHERE o.run_id = r.run_id AND o.revision = 1) FROM runs r WHERE r.run_id = ?`, rev.RunID)
@@ -120,17 +119,17 @@ func discardRevision(tx *sqlite.Tx, runID string, revision int) error {
 }
 
 // discardIncomplete drops what a process that died left unfinished.
-func (s *Store) discardIncomplete(ctx context.Context) error {
-	_, err := write(ctx, s, func(tx *sqlite.Tx, _ *[]Change) (struct{}, error) {
-		begun, err := list(ctx, tx, scanRevision, `SELECT `+revisionColumns+` FROM revisions WHERE complete = 0`)
+func (l *Ledger) discardIncomplete(ctx context.Context, logger *slog.Logger) error {
+	err := l.db.Write(ctx, sqlite.Op{Run: func(tx *sqlite.Tx) error {
+		begun, err := sqlite.List(ctx, tx, scanRevision, `SELECT `+revisionColumns+` FROM revisions WHERE complete = 0`)
 		for _, rev := range begun {
 			if err := discardRevision(tx, rev.RunID, rev.Revision); err != nil {
-				return struct{}{}, err
+				return err
 			}
-			s.logger.Info("dropped an unfinished revision", "run_id", rev.RunID, "revision", rev.Revision)
+			logger.Info("dropped an unfinished revision", "run_id", rev.RunID, "revision", rev.Revision)
 		}
-		return struct{}{}, err
-	})
+		return err
+	}})
 	if err != nil {
 		return fmt.Errorf("cannot drop unfinished revisions: %w", err)
 	}
@@ -139,10 +138,10 @@ func (s *Store) discardIncomplete(ctx context.Context) error {
 
 // LoadRows yields each target's newest row up to the revision, by store id. It
 // reads while the loop runs.
-func (s *Store) LoadRows(ctx context.Context, runID string, revision int) iter.Seq2[OutcomeRow, error] {
-	return stream(ctx, s.db.Streams(), func(row scanner) (OutcomeRow, error) {
+func (l *Ledger) LoadRows(ctx context.Context, runID string, revision int) iter.Seq2[OutcomeRow, error] {
+	return sqlite.Stream(ctx, l.db.Streams(), func(row sqlite.Row) (OutcomeRow, error) {
 		var r OutcomeRow
-		err := row.Scan(&r.StoreID, &r.Outcome, &r.Reason, raw{&r.Row})
+		err := row.Scan(&r.StoreID, &r.Outcome, &r.Reason, sqlite.Raw{Into: &r.Row})
 		return r, err
 	}, `SELECT o.store_id, o.outcome, o.reason, o.row FROM run_targets t
 		JOIN outcomes o ON o.run_id = t.run_id AND o.store_id = t.store_id AND o.revision =
@@ -153,15 +152,15 @@ func (s *Store) LoadRows(ctx context.Context, runID string, revision int) iter.S
 
 const revisionColumns = `run_id, revision, why, as_of, published_at, files`
 
-func scanRevision(row scanner) (Revision, error) {
+func scanRevision(row sqlite.Row) (Revision, error) {
 	var r Revision
-	err := row.Scan(&r.RunID, &r.Revision, &r.Why, moment{&r.AsOf}, moment{&r.PublishedAt}, document{&r.Files})
+	err := row.Scan(&r.RunID, &r.Revision, &r.Why, sqlite.Moment{Into: &r.AsOf}, sqlite.Moment{Into: &r.PublishedAt}, sqlite.Document{Content: &r.Files})
 	return r, err
 }
 
 // ListRevisions returns the run's complete revisions, oldest first.
-func (s *Store) ListRevisions(ctx context.Context, runID string) ([]Revision, error) {
-	revisions, err := list(ctx, s.db.Readers(), scanRevision,
+func (l *Ledger) ListRevisions(ctx context.Context, runID string) ([]Revision, error) {
+	revisions, err := sqlite.List(ctx, l.db.Readers(), scanRevision,
 		`SELECT `+revisionColumns+` FROM revisions WHERE run_id = ? AND complete = 1 ORDER BY revision`, runID)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list revisions of run %s: %w", runID, err)
@@ -171,8 +170,8 @@ func (s *Store) ListRevisions(ctx context.Context, runID string) ([]Revision, er
 
 // UnpublishedRevisions returns the complete revisions of all runs whose files
 // are not published, in order.
-func (s *Store) UnpublishedRevisions(ctx context.Context) ([]Revision, error) {
-	revisions, err := list(ctx, s.db.Readers(), scanRevision,
+func (l *Ledger) UnpublishedRevisions(ctx context.Context) ([]Revision, error) {
+	revisions, err := sqlite.List(ctx, l.db.Readers(), scanRevision,
 		`SELECT `+revisionColumns+` FROM revisions WHERE complete = 1 AND published_at = 0 ORDER BY run_id, revision`)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list unpublished revisions: %w", err)
@@ -183,17 +182,17 @@ func (s *Store) UnpublishedRevisions(ctx context.Context) ([]Revision, error) {
 // MarkPublished stores which files the revision became. A published revision
 // keeps its first files. It fails with ErrNotFound when the revision is not
 // complete.
-func (s *Store) MarkPublished(ctx context.Context, runID string, revision int, files []protocol.ManifestFile, now time.Time) error {
-	_, err := write(ctx, s, func(tx *sqlite.Tx, _ *[]Change) (struct{}, error) {
-		_, err := one(ctx, tx, scanRevision,
+func (l *Ledger) MarkPublished(ctx context.Context, runID string, revision int, files []protocol.ManifestFile, now time.Time) error {
+	err := l.db.Write(ctx, sqlite.Op{Run: func(tx *sqlite.Tx) error {
+		_, err := sqlite.One(ctx, tx, scanRevision,
 			`SELECT `+revisionColumns+` FROM revisions WHERE run_id = ? AND revision = ? AND complete = 1`, runID, revision)
 		if err != nil {
-			return struct{}{}, err
+			return err
 		}
 		_, err = tx.Exec(`UPDATE revisions SET published_at = ?, files = ? WHERE run_id = ? AND revision = ? AND published_at = 0`,
-			millis(now), document{files}, runID, revision)
-		return struct{}{}, err
-	})
+			sqlite.Millis(now), sqlite.Document{Content: files}, runID, revision)
+		return err
+	}})
 	if err != nil {
 		return fmt.Errorf("cannot mark revision %d of run %s published: %w", revision, runID, err)
 	}

@@ -1,4 +1,4 @@
-package store
+package roster
 
 import (
 	"context"
@@ -13,10 +13,12 @@ type placeCounts struct{ added, changed, retired int }
 
 // ReplacePlaces makes the register exactly the given places. Those that are
 // gone are retired, not deleted, and count as added when they return.
-func (s *Store) ReplacePlaces(ctx context.Context, places []Place, now time.Time) (added, changed, retired int, err error) {
-	n, err := write(ctx, s, func(tx *sqlite.Tx, _ *[]Change) (placeCounts, error) {
-		return replacePlaces(ctx, tx, places, now)
-	})
+func (r *Roster) ReplacePlaces(ctx context.Context, places []Place, now time.Time) (added, changed, retired int, err error) {
+	var n placeCounts
+	err = r.db.Write(ctx, sqlite.Op{Run: func(tx *sqlite.Tx) (err error) {
+		n, err = replacePlaces(ctx, tx, places, now)
+		return err
+	}})
 	if err != nil {
 		return 0, 0, 0, fmt.Errorf("cannot replace the register of %d places: %w", len(places), err)
 	}
@@ -25,7 +27,7 @@ func (s *Store) ReplacePlaces(ctx context.Context, places []Place, now time.Time
 
 func replacePlaces(ctx context.Context, tx *sqlite.Tx, places []Place, now time.Time) (placeCounts, error) {
 	var n placeCounts
-	before, err := list(ctx, tx, scanPlace, selectPlaces)
+	before, err := sqlite.List(ctx, tx, scanPlace, selectPlaces)
 	if err != nil {
 		return n, err
 	}
@@ -47,13 +49,13 @@ func replacePlaces(ctx context.Context, tx *sqlite.Tx, places []Place, now time.
 		_, err := tx.Exec(`INSERT INTO places (store_id, name, time_zone, labels, active, changed_at) VALUES (?, ?, ?, ?, 1, ?)
 			ON CONFLICT (store_id) DO UPDATE SET name = excluded.name, time_zone = excluded.time_zone,
 				labels = excluded.labels, active = 1, changed_at = excluded.changed_at`,
-			p.StoreID, p.Name, p.TimeZone, document{p.Labels}, millis(now))
+			p.StoreID, p.Name, p.TimeZone, sqlite.Document{Content: p.Labels}, sqlite.Millis(now))
 		if err != nil {
 			return n, fmt.Errorf("cannot store place %s: %w", p.StoreID, err)
 		}
 	}
 	for id := range known {
-		if _, err := tx.Exec(`UPDATE places SET active = 0, changed_at = ? WHERE store_id = ?`, millis(now), id); err != nil {
+		if _, err := tx.Exec(`UPDATE places SET active = 0, changed_at = ? WHERE store_id = ?`, sqlite.Millis(now), id); err != nil {
 			return n, fmt.Errorf("cannot retire place %s: %w", id, err)
 		}
 		n.retired++
@@ -62,8 +64,8 @@ func replacePlaces(ctx context.Context, tx *sqlite.Tx, places []Place, now time.
 }
 
 // ListPlaces returns the active places, by id.
-func (s *Store) ListPlaces(ctx context.Context) ([]Place, error) {
-	places, err := list(ctx, s.db.Readers(), scanPlace, selectPlaces)
+func (r *Roster) ListPlaces(ctx context.Context) ([]Place, error) {
+	places, err := sqlite.List(ctx, r.db.Readers(), scanPlace, selectPlaces)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list places: %w", err)
 	}
@@ -72,8 +74,8 @@ func (s *Store) ListPlaces(ctx context.Context) ([]Place, error) {
 
 const selectPlaces = `SELECT store_id, name, time_zone, labels FROM places WHERE active = 1 ORDER BY store_id`
 
-func scanPlace(row scanner) (Place, error) {
+func scanPlace(row sqlite.Row) (Place, error) {
 	var p Place
-	err := row.Scan(&p.StoreID, &p.Name, &p.TimeZone, document{&p.Labels})
+	err := row.Scan(&p.StoreID, &p.Name, &p.TimeZone, sqlite.Document{Content: &p.Labels})
 	return p, err
 }
