@@ -1,0 +1,50 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"muster/broker/server"
+)
+
+// Embedded is a Link to a broker inside this process: a message is taken in
+// before it is acknowledged, without a second hop.
+type Embedded struct {
+	broker *server.Server
+}
+
+// NewEmbedded returns a link whose broker is configured but not yet listening.
+// session is told, in order for each terminal, when its connection begins or
+// ends.
+func NewEmbedded(cfg server.Config, handle Handler, session func(Session), log *slog.Logger) (*Embedded, error) {
+	broker, err := server.New(cfg, server.Options{
+		Logger:          log,
+		ManagedPresence: true,
+		Intake: func(ctx context.Context, m server.Message) error {
+			return handle(ctx, Inbound{Topic: m.Topic, Payload: m.Payload, Retained: m.Retained,
+				ResponseTopic: m.ResponseTopic, CorrelationData: m.CorrelationData})
+		},
+		Session: func(s server.Session) { session(Session(s)) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot embed the broker: %w", err)
+	}
+	return &Embedded{broker: broker}, nil
+}
+
+// Start opens the listeners.
+func (e *Embedded) Start(ctx context.Context) error { return e.broker.Start(ctx) }
+
+// Stop closes them and every connection.
+func (e *Embedded) Stop(ctx context.Context) error { return e.broker.Stop(ctx) }
+
+// Addr is where the named listener (tcp, tls, ws) listens, nil when it is off.
+func (e *Embedded) Addr(name string) net.Addr { return e.broker.Addr(name) }
+
+// Publish hands out to the broker; nil means that it is retained or queued for
+// whoever subscribed.
+func (e *Embedded) Publish(ctx context.Context, out Outbound) error {
+	return e.broker.Publish(ctx, server.Outgoing(out))
+}
