@@ -1,0 +1,232 @@
+package grant
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"muster/dispatcher/internal/store"
+	"muster/dispatcher/internal/transport"
+	"muster/internal/protocol"
+)
+
+// admission is one claim that has its slot and its token, on its way through
+// the commit.
+type admission struct {
+	claim   *claim
+	slot    *slot
+	granted store.Granted
+	err     error
+}
+
+// admitLoop admits whenever something changed, or the next token is due.
+func (a *Admission) admitLoop(ctx context.Context) {
+	due := time.NewTimer(0)
+	defer due.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.admitWake:
+		case <-due.C:
+		}
+		due.Stop()
+		if wait := a.admit(ctx); wait > 0 {
+			due.Reset(wait)
+		}
+	}
+}
+
+// admit grants all that can be granted now. It returns how long until a token
+// comes that somebody waits for, 0 when nobody waits for one.
+func (a *Admission) admit(ctx context.Context) time.Duration {
+	for ctx.Err() == nil {
+		for _, o := range a.takeOrders() {
+			a.tell(ctx, o)
+		}
+		now := a.cfg.Now()
+		batch, wait := a.pick(now)
+		sideBySide(batch, func(p *admission) {
+			p.granted, p.err = a.cfg.Tasks.Grant(ctx, store.Grant{TaskID: p.claim.key.task,
+				StoreID: p.claim.key.who.store, TerminalID: p.claim.key.who.id, LeaseUntil: p.slot.until}, now)
+		})
+		for _, p := range batch {
+			a.finish(ctx, p, now)
+		}
+		waiting := a.takeFresh()
+		sideBySide(waiting, func(c *claim) { a.note(ctx, c, now) })
+		if len(batch) == 0 && len(waiting) == 0 {
+			return wait
+		}
+	}
+	return 0
+}
+
+// pick takes slots and tokens for the claims whose turn it is, the slot first:
+// a token that finds no slot would be lost.
+func (a *Admission) pick(now time.Time) (batch []*admission, wait time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for len(batch) < batchSize {
+		if len(a.slots.byTask) >= a.cfg.MaxRunning {
+			return batch, 0 // the slot that comes back wakes the loop
+		}
+		c, due := a.next(now)
+		if c == nil {
+			return batch, due
+		}
+		if due = a.tokens.Due(now, 1); due > 0 {
+			return batch, due
+		}
+		batch = append(batch, a.take(c, now))
+	}
+	return batch, 0
+}
+
+// next finds the claim whose turn it is among the runs that may have one more,
+// and else how long until a run has its next token.
+func (a *Admission) next(now time.Time) (best *claim, due time.Duration) {
+	oldest := now.Add(-claimLife)
+	for runID, line := range a.queue.lines {
+		r := line.Front().Value.(*claim).run
+		if r.Policy.MaxRunning > 0 && r.held >= r.Policy.MaxRunning {
+			continue
+		}
+		if r.tokens != nil {
+			if wait := r.tokens.Due(now, 1); wait > 0 {
+				due = sooner(due, wait)
+				continue
+			}
+		}
+		if c := a.queue.first(runID, oldest, a.isFree); c != nil && (best == nil || c.goesBefore(best)) {
+			best = c
+		}
+	}
+	return best, due
+}
+
+// isFree keeps a second claim for a task waiting until the fate of the first is
+// known.
+func (a *Admission) isFree(c *claim) bool { return a.slots.byTask[c.key.task] == nil }
+
+func (c *claim) goesBefore(other *claim) bool {
+	if c.run.Policy.Priority != other.run.Policy.Priority {
+		return c.run.Policy.Priority > other.run.Policy.Priority
+	}
+	return c.turn < other.turn
+}
+
+func (a *Admission) take(c *claim, now time.Time) *admission {
+	a.queue.drop(c)
+	sl := &slot{task: c.key.task, run: c.run, holder: c.key.who, until: now.Add(firstLease(c.run))}
+	a.slots.take(sl)
+	a.tokens.Take(now, 1)
+	if c.run.tokens != nil {
+		c.run.tokens.Take(now, 1)
+	}
+	return &admission{claim: c, slot: sl}
+}
+
+// firstLease is how long a granted attempt may take to show the first sign of
+// life.
+func firstLease(r *run) time.Duration { return min(r.Policy.Lease, StartTimeout) }
+
+// finish publishes a committed grant, and gives the slot of any other back.
+func (a *Admission) finish(ctx context.Context, p *admission, now time.Time) {
+	t, who := p.granted.Task, p.claim.key.who
+	if p.err != nil || p.granted.Refusal != "" {
+		a.mu.Lock()
+		if p.slot.attempt == 0 {
+			a.slots.giveBack(p.slot)
+		}
+		a.mu.Unlock()
+	}
+	switch {
+	case p.err != nil:
+		a.log.Error("a grant could not be committed; the terminal will claim again",
+			"task_id", p.claim.key.task, "store_id", who.store, "terminal_id", who.id, "error", p.err)
+	case p.granted.Refusal != "":
+		t.TaskID = p.claim.key.task
+		a.deny(ctx, a.refuse(t, p.granted.Refusal, who, now))
+	case a.confirm(p.slot, t):
+		a.stats.granted.Add(1)
+		a.tell(ctx, grantOrder(p.claim.run, t, who))
+	}
+}
+
+// confirm says that a slot's grant is committed. It returns false when the
+// attempt ended since: then nothing may be told to run.
+func (a *Admission) confirm(sl *slot, t store.Task) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.slots.byTask[sl.task] != sl {
+		return false
+	}
+	if sl.attempt == 0 {
+		a.slots.confirm(sl, t.State.Attempt, t.Attempts)
+		signal(a.leaseWake)
+	}
+	return true
+}
+
+func grantOrder(r *run, t store.Task, who terminal) order {
+	return order{who: who, Order: protocol.Order{
+		Order:        protocol.OrderGrant,
+		TaskID:       t.TaskID,
+		Attempt:      t.State.Attempt,
+		LeaseMs:      r.Policy.Lease.Milliseconds(),
+		RunTimeoutMs: r.Policy.RunTimeout.Milliseconds(),
+		OfferID:      transport.OfferID(t.TaskID, t.State.Attempt-1, t.CreatedAt),
+	}}
+}
+
+// takeOrders takes what waits to be told.
+func (a *Admission) takeOrders() []order {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := a.orders
+	a.orders = nil
+	return out
+}
+
+// takeFresh takes claims that came in since they were last looked at and now
+// have to wait.
+func (a *Admission) takeFresh() (waiting []*claim) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for len(a.fresh) > 0 && len(waiting) < batchSize {
+		c := a.fresh[0]
+		a.fresh = a.fresh[1:]
+		if a.queue.waits(c) && !c.noted {
+			c.noted = true
+			waiting = append(waiting, c)
+		}
+	}
+	return waiting
+}
+
+// note records that a claim waits. It is evidence for the report, so a failure
+// is no reason to stop.
+func (a *Admission) note(ctx context.Context, c *claim, now time.Time) {
+	if err := a.cfg.Tasks.NoteClaim(ctx, c.key.task, now); err != nil && ctx.Err() == nil {
+		a.log.Warn("a waiting claim could not be noted", "task_id", c.key.task,
+			"store_id", c.key.who.store, "terminal_id", c.key.who.id, "error", err)
+	}
+}
+
+func sooner(due, wait time.Duration) time.Duration {
+	if due == 0 {
+		return wait
+	}
+	return min(due, wait)
+}
+
+// sideBySide does all items at once, so that their commits share one fsync. It
+// is called with at most batchSize items.
+func sideBySide[T any](items []T, do func(T)) {
+	var all sync.WaitGroup
+	for _, item := range items {
+		all.Go(func() { do(item) })
+	}
+	all.Wait()
+}

@@ -1,0 +1,192 @@
+package grant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"muster/dispatcher/internal/store"
+	"muster/dispatcher/internal/transport"
+	"muster/internal/protocol"
+	"muster/internal/task"
+)
+
+const (
+	// minRetryAfter and maxRetryAfter bound what a denied terminal is told to
+	// wait: not to be asked in a loop, and not to be forgotten.
+	minRetryAfter = time.Second
+	maxRetryAfter = time.Minute
+	// maxResent bounds how often a lost grant that is said again also gets a
+	// new first lease: a terminal that never starts must not hold its slot.
+	maxResent = 3
+	// rereads bounds how often a task is read again because it moved between
+	// the read and the queue.
+	rereads = 3
+)
+
+// HandleClaim takes a terminal's claim: it is answered at once when there is
+// nothing to wait for, and waits for a slot and a token otherwise. A claim that
+// cannot be read is counted and dropped. The error is the store's; the claim
+// then stays unacknowledged.
+func (a *Admission) HandleClaim(ctx context.Context, addr protocol.Address, in transport.Inbound) error {
+	var m protocol.Claim
+	if err := read(in, &m, &m.TaskID); err != nil {
+		a.malformed(addr, in, err)
+		return nil
+	}
+	who := terminal{addr.Store, addr.Terminal}
+	for range rereads {
+		now := a.cfg.Now()
+		t, err := a.cfg.Tasks.GetTask(ctx, m.TaskID)
+		if errors.Is(err, store.ErrNotFound) {
+			a.deny(ctx, a.refuse(store.Task{TaskID: m.TaskID}, protocol.CodeNotFound, who, now))
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("cannot read task %s for a claim: %w", m.TaskID, err)
+		}
+		if code := judge(t, who, now); code != "" {
+			a.deny(ctx, a.refuse(t, code, who, now))
+			return nil
+		}
+		r, err := a.run(ctx, t.RunID)
+		if err != nil {
+			return err
+		}
+		if a.enqueue(r, t, who, now) {
+			return nil
+		}
+	}
+	return nil // it moves faster than it can be read; the terminal claims again
+}
+
+// read decodes a message that names a task.
+func read(in transport.Inbound, dst any, taskID *string) error {
+	if in.Retained {
+		return errors.New("the message is retained, so nobody may be asking any more")
+	}
+	if err := protocol.Decode(in.Payload, maxClaimBytes, dst); err != nil {
+		return err
+	}
+	if !protocol.ValidID(*taskID) {
+		return errors.New("it names no task")
+	}
+	return nil
+}
+
+// malformed counts a message that cannot be read; its sender repeats what
+// matters.
+func (a *Admission) malformed(addr protocol.Address, in transport.Inbound, err error) {
+	a.stats.malformed.Add(1)
+	a.log.Warn("a message could not be read", "kind", string(addr.Kind), "store_id", addr.Store,
+		"terminal_id", addr.Terminal, "bytes", len(in.Payload), "error", err)
+}
+
+// judge says why a claim cannot be granted or wait, or "".
+func judge(t store.Task, who terminal, now time.Time) protocol.Code {
+	switch {
+	case t.StoreID != who.store, t.TerminalID != "" && t.TerminalID != who.id:
+		return protocol.CodeNotFound
+	case t.State.Settled:
+		return protocol.CodeSettled
+	case t.State.Status == task.Running:
+		return protocol.CodeTaken
+	case !t.QueueDeadline.IsZero() && !now.Before(t.QueueDeadline):
+		return protocol.CodeSettled
+	case now.Before(t.NextAttemptAt):
+		return protocol.CodeNotYet
+	}
+	return ""
+}
+
+// enqueue lets a claim wait. It returns false when the task moved since it was
+// read.
+func (a *Admission) enqueue(r *run, t store.Task, who terminal, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if sl := a.slots.byTask[t.TaskID]; sl != nil && sl.attempt > t.State.Attempt {
+		return false
+	}
+	c, fresh := a.queue.ask(claimKey{t.TaskID, who}, r, now)
+	if fresh {
+		c.noted = !t.ClaimedAt.IsZero()
+		a.fresh = append(a.fresh, c)
+		signal(a.admitWake)
+	}
+	return true
+}
+
+// refuse makes the answer to a claim that is not granted. For a task that the
+// terminal itself runs, that is the lost grant again.
+func (a *Admission) refuse(t store.Task, code protocol.Code, who terminal, now time.Time) order {
+	o := protocol.Order{Order: protocol.OrderDeny, TaskID: t.TaskID, Code: code}
+	var wait time.Duration
+	switch code {
+	case protocol.CodeNotFound:
+		o.Message = "headquarters knows no such task for this terminal"
+	case protocol.CodeSettled:
+		o.Message = "the task is over"
+	case protocol.CodeNotYet:
+		o.Message = "the next attempt is not due yet"
+		wait = t.NextAttemptAt.Sub(now)
+	default:
+		var lost *order
+		if lost, wait = a.lostGrant(t, who, now); lost != nil {
+			return *lost
+		}
+		o.Message = "an attempt is running"
+	}
+	if wait > 0 || code == protocol.CodeTaken || code == protocol.CodeNotYet {
+		o.RetryAfterMs = min(max(wait, minRetryAfter), maxRetryAfter).Milliseconds()
+	}
+	return order{who: who, Order: o}
+}
+
+// lostGrant returns the grant of a task's running attempt again, if it belongs
+// to this terminal and has not started: an attempt starts at most once, so one
+// that was seen alive is never granted twice. It also returns how long the
+// lease still runs.
+func (a *Admission) lostGrant(t store.Task, who terminal, now time.Time) (*order, time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	sl := a.slots.of(t.TaskID, t.State.Attempt)
+	if sl == nil {
+		return nil, 0
+	}
+	left := sl.until.Sub(now)
+	if sl.holder != who || sl.started || sl.ending {
+		return nil, left
+	}
+	if sl.resent < maxResent {
+		sl.resent++
+		a.slots.lease(sl, now.Add(firstLease(sl.run)))
+	}
+	a.stats.resent.Add(1)
+	o := grantOrder(sl.run, t, who)
+	return &o, left
+}
+
+// deny answers a claim; for a task that is over or unknown the offer that the
+// terminal still saw is cleared again.
+func (a *Admission) deny(ctx context.Context, o order) {
+	a.tell(ctx, o)
+	if o.Code == "" {
+		return
+	}
+	a.stats.denied.Add(1)
+	if o.Code != protocol.CodeSettled && o.Code != protocol.CodeNotFound {
+		return
+	}
+	if err := a.cfg.Orders.ClearOffer(ctx, o.who.store, o.TaskID); err != nil {
+		a.log.Warn("an offer could not be cleared", "task_id", o.TaskID, "store_id", o.who.store, "error", err)
+	}
+}
+
+// Offline drops the waiting claims of a terminal: who is away must not take a
+// slot. It asks again when it is back.
+func (a *Admission) Offline(storeID, terminalID string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.queue.dropTerminal(terminal{storeID, terminalID})
+}

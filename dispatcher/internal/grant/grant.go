@@ -1,0 +1,248 @@
+// Package grant is admission: it decides which claim may run next and keeps
+// the leases of what runs.
+//
+// A claim waits in memory until a slot under the caps on RUNNING is free and a
+// token of the grant budget is there, overall and of its run. Who waits is
+// served in order of priority, then of asking; a run that is at its own limit
+// does not hold up the others. The slot is taken first, then the token, then
+// the grant is committed and published. A slot comes back only with the
+// committed end of its attempt, as the store's change feed tells it.
+//
+// Nothing here is truth: slots and leases are rebuilt from the store at start,
+// and terminals claim again until they are answered. The package executes no
+// task, reads no result and publishes no offer.
+package grant
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"muster/dispatcher/internal/bucket"
+	"muster/dispatcher/internal/store"
+	"muster/internal/protocol"
+)
+
+const (
+	// StartTimeout bounds the silence between a grant and the first sign of
+	// life: a terminal reports the start at once, so what is silent for longer
+	// never got the grant or is gone, and its slot is wanted by others.
+	StartTimeout = 30 * time.Second
+	// claimLife is how long a claim waits without being repeated. Terminals
+	// claim again every 15 to 30 s; one that missed four times is gone, whether
+	// or not the broker noticed.
+	claimLife = 2 * time.Minute
+	// batchSize bounds how many grants or expiries are committed side by side.
+	// They share the store's group commit, and are published in order.
+	batchSize = 64
+	// retryDelay is the pause after the store failed to end an attempt.
+	retryDelay = 5 * time.Second
+	// maxClaimBytes bounds claims and progress: both are a few hundred bytes.
+	maxClaimBytes = 16 << 10
+)
+
+// Tasks is what admission reads and moves.
+type Tasks interface {
+	GetTask(ctx context.Context, taskID string) (store.Task, error)
+	GetRun(ctx context.Context, runID string) (store.Run, error)
+	NoteClaim(ctx context.Context, taskID string, now time.Time) error
+	Grant(ctx context.Context, g store.Grant, now time.Time) (store.Granted, error)
+}
+
+// Attempts is how leases are kept and ended.
+type Attempts interface {
+	ListRunning(ctx context.Context) ([]store.Running, error)
+	ExtendLeases(ctx context.Context, until, now time.Time) error
+	Sign(ctx context.Context, s store.Sign, now time.Time) (bool, error)
+	Settle(ctx context.Context, a store.Answer, now time.Time) (store.Settled, error)
+}
+
+// Orders reaches terminals. Order should not block on a slow one.
+type Orders interface {
+	Order(ctx context.Context, storeID, terminalID string, o protocol.Order) error
+	ClearOffer(ctx context.Context, storeID, taskID string) error
+}
+
+// Config wires admission. Every field is required.
+type Config struct {
+	Tasks      Tasks
+	Attempts   Attempts
+	Orders     Orders
+	Now        func() time.Time
+	Logger     *slog.Logger
+	MaxRunning int     // cap on RUNNING over all runs, at least 1
+	PerSecond  float64 // grants a second over all runs; 0: no limit
+	Burst      int     // grants at once, at least 1
+}
+
+// Admission is the step. Create it with New; its methods are safe for
+// concurrent use.
+type Admission struct {
+	cfg Config
+	log *slog.Logger
+
+	mu     sync.Mutex
+	queue  queue
+	slots  slots
+	tokens *bucket.Bucket
+	runs   map[string]*run
+	fresh  []*claim // not yet looked at by a pass
+	orders []order  // to be published by the loop
+
+	admitWake chan struct{}
+	leaseWake chan struct{}
+	cancel    context.CancelFunc
+	loops     sync.WaitGroup
+	stats     counters
+}
+
+// run is what admission knows of one run.
+type run struct {
+	store.Run
+	tokens *bucket.Bucket // nil: only the overall budget
+	held   int            // its slots
+}
+
+// order is one thing to tell a terminal.
+type order struct {
+	who terminal
+	protocol.Order
+}
+
+// terminal is an address.
+type terminal struct{ store, id string }
+
+type counters struct {
+	malformed, granted, resent, denied, expired atomic.Int64
+}
+
+// Stats counts since the start.
+type Stats struct {
+	Malformed int64 // messages that could not be read
+	Granted   int64
+	Resent    int64 // lost grants said again
+	Denied    int64
+	Expired   int64 // leases that ended without an answer
+	Waiting   int   // claims that wait now
+	Running   int   // slots in use now
+}
+
+// New returns an admission that is not yet started.
+func New(cfg Config) *Admission {
+	return &Admission{
+		cfg:       cfg,
+		log:       cfg.Logger,
+		queue:     newQueue(),
+		slots:     newSlots(),
+		tokens:    bucket.New(cfg.PerSecond, cfg.Burst),
+		runs:      map[string]*run{},
+		admitWake: make(chan struct{}, 1),
+		leaseWake: make(chan struct{}, 1),
+	}
+}
+
+// Start takes over what runs, with a full lease each since headquarters was
+// away, and then admits. It returns once claims may come. Changes must reach
+// Changed from before Start on.
+func (a *Admission) Start(ctx context.Context) error {
+	running, err := a.cfg.Attempts.ListRunning(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot list what runs: %w", err)
+	}
+	now := a.cfg.Now()
+	longest := StartTimeout
+	for _, r := range running {
+		known, err := a.run(ctx, r.Task.RunID)
+		if err != nil {
+			return err
+		}
+		longest = max(longest, known.Policy.Lease)
+		a.takeOver(known, r, now)
+	}
+	if len(running) > 0 {
+		if err := a.cfg.Attempts.ExtendLeases(ctx, now.Add(longest), now); err != nil {
+			return fmt.Errorf("cannot extend the leases: %w", err)
+		}
+	}
+	loop, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	a.cancel = cancel
+	a.loops.Go(func() { a.admitLoop(loop) })
+	a.loops.Go(func() { a.leaseLoop(loop) })
+	return nil
+}
+
+// Stop ends both loops and waits for them; what they are committing is
+// committed. It may be called twice, or before Start.
+func (a *Admission) Stop() {
+	if a.cancel == nil {
+		return
+	}
+	a.cancel()
+	a.loops.Wait()
+}
+
+// Waiting tells how many claims of the run wait for a slot or a token.
+func (a *Admission) Waiting(runID string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.queue.waiting(runID)
+}
+
+// Stats returns what was counted since the start.
+func (a *Admission) Stats() Stats {
+	a.mu.Lock()
+	waiting, running := len(a.queue.claims), len(a.slots.byTask)
+	a.mu.Unlock()
+	return Stats{
+		Malformed: a.stats.malformed.Load(),
+		Granted:   a.stats.granted.Load(),
+		Resent:    a.stats.resent.Load(),
+		Denied:    a.stats.denied.Load(),
+		Expired:   a.stats.expired.Load(),
+		Waiting:   waiting,
+		Running:   running,
+	}
+}
+
+// run returns what is known of a run, reading it once.
+func (a *Admission) run(ctx context.Context, runID string) (*run, error) {
+	a.mu.Lock()
+	known := a.runs[runID]
+	a.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	r, err := a.cfg.Tasks.GetRun(ctx, runID)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read run %s: %w", runID, err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if known = a.runs[runID]; known == nil {
+		known = &run{Run: r}
+		if r.Policy.GrantRate > 0 {
+			known.tokens = bucket.New(r.Policy.GrantRate, r.Policy.GrantBurst)
+		}
+		a.runs[runID] = known
+	}
+	return known, nil
+}
+
+// tell publishes an order; one that is lost is asked for again by its
+// terminal.
+func (a *Admission) tell(ctx context.Context, o order) {
+	if err := a.cfg.Orders.Order(ctx, o.who.store, o.who.id, o.Order); err != nil {
+		a.log.Warn("an order could not be published", "order", string(o.Order.Order), "task_id", o.TaskID,
+			"store_id", o.who.store, "terminal_id", o.who.id, "error", err)
+	}
+}
+
+func signal(wake chan struct{}) {
+	select {
+	case wake <- struct{}{}:
+	default:
+	}
+}

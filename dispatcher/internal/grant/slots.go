@@ -1,0 +1,108 @@
+package grant
+
+import (
+	"container/heap"
+	"time"
+)
+
+// slot is one place under the caps, taken for one attempt of one task.
+type slot struct {
+	task     string
+	attempt  int // 0 until the grant is known to be committed
+	attempts int // allowed
+	run      *run
+	holder   terminal
+	started  bool      // a sign of life was seen
+	kept     bool      // the lease does not run: the result waits to be sent
+	ending   bool      // the lease ended and is being settled
+	resent   int       // how often a lost grant was said again
+	until    time.Time // end of the lease
+	heapAt   int       // position among the leases, -1 when the lease does not run
+}
+
+// slots is the set of slots in use, keyed by task and attempt: giving the same
+// attempt back twice changes nothing.
+type slots struct {
+	byTask map[string]*slot
+	leases leaseHeap
+}
+
+func newSlots() slots { return slots{byTask: map[string]*slot{}} }
+
+// take adds a slot and counts it against its run.
+func (s *slots) take(sl *slot) {
+	sl.heapAt = -1
+	sl.run.held++
+	s.byTask[sl.task] = sl
+}
+
+// confirm says that the grant behind a slot is committed: it gets its number
+// and its lease starts.
+func (s *slots) confirm(sl *slot, attempt, attempts int) {
+	sl.attempt, sl.attempts = attempt, attempts
+	s.lease(sl, sl.until)
+}
+
+// of returns the slot of a task's attempt, or nil.
+func (s *slots) of(taskID string, attempt int) *slot {
+	sl := s.byTask[taskID]
+	if sl == nil || sl.attempt != attempt || attempt == 0 {
+		return nil
+	}
+	return sl
+}
+
+// giveBack frees a slot.
+func (s *slots) giveBack(sl *slot) {
+	if s.byTask[sl.task] != sl {
+		return
+	}
+	delete(s.byTask, sl.task)
+	sl.run.held--
+	s.unlease(sl)
+}
+
+// lease lets the lease run to until.
+func (s *slots) lease(sl *slot, until time.Time) {
+	sl.until = until
+	if sl.heapAt >= 0 {
+		heap.Fix(&s.leases, sl.heapAt)
+		return
+	}
+	heap.Push(&s.leases, sl)
+}
+
+// unlease stops the lease.
+func (s *slots) unlease(sl *slot) {
+	if sl.heapAt >= 0 {
+		heap.Remove(&s.leases, sl.heapAt)
+	}
+}
+
+// leaseHeap orders running leases by their end.
+type leaseHeap []*slot
+
+func (h leaseHeap) Len() int           { return len(h) }
+func (h leaseHeap) Less(i, j int) bool { return h[i].until.Before(h[j].until) }
+
+func (h leaseHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].heapAt, h[j].heapAt = i, j
+}
+
+// Push is for container/heap.
+func (h *leaseHeap) Push(x any) {
+	sl := x.(*slot)
+	sl.heapAt = len(*h)
+	*h = append(*h, sl)
+}
+
+// Pop is for container/heap.
+func (h *leaseHeap) Pop() any {
+	last := len(*h) - 1
+	sl := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	sl.heapAt = -1
+	return sl
+}
