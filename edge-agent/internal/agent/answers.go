@@ -1,0 +1,219 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"muster/edge-agent/internal/executor"
+	"muster/edge-agent/internal/journal"
+	"muster/edge-agent/internal/outbox"
+	"muster/internal/protocol"
+)
+
+// maxMessage bounds the sentence of a failure; what is longer belongs into its
+// detail.
+const maxMessage = 1 << 10
+
+// checkResult gives the compact bytes of what an executor wrote, or says why
+// they are no result. Nothing is ever cut.
+func checkResult(result json.RawMessage) (json.RawMessage, error) {
+	// White space may go, so allow for some before judging the size.
+	clean, err := protocol.Scan(result, 2*protocol.MaxResultBytes)
+	if err != nil {
+		return nil, fmt.Errorf("the executor's output is not a JSON document: %w", err)
+	}
+	if clean[0] != '{' {
+		return nil, errors.New("the executor's output is not a JSON object")
+	}
+	value, err := protocol.Compact(clean)
+	if err != nil {
+		return nil, err
+	}
+	if len(value) > protocol.MaxResultBytes {
+		return nil, fmt.Errorf("the result has %d bytes; at most %d are taken", len(value), protocol.MaxResultBytes)
+	}
+	return value, nil
+}
+
+// failed is the answer of an attempt that did not run.
+func failed(taskID string, attempt int, failure protocol.Failure, now time.Time) outbox.Answer {
+	answer := outbox.Answer{TaskID: taskID, Attempt: attempt, Frame: protocol.Result{
+		TaskID: taskID, Attempt: attempt, Outcome: protocol.AnswerFailed,
+		StartedAt: now.UnixMilli(), FinishedAt: now.UnixMilli()}}
+	setFailure(&answer, failure)
+	return answer
+}
+
+func setFailure(answer *outbox.Answer, failure protocol.Failure) {
+	failure.Message = cut(failure.Message, maxMessage)
+	failure.Detail = cut(failure.Detail, protocol.MaxOutputTailBytes)
+	value, err := protocol.Encode(failure)
+	if err != nil { // strings alone always encode
+		value = []byte(`{"code":"EXECUTION","message":"unknown failure"}`)
+	}
+	answer.Frame.Error = value
+	answer.Seal()
+}
+
+// cut gives at most most bytes of valid UTF-8.
+func cut(s string, most int) string {
+	s = executor.CleanUTF8(s)
+	if len(s) > most {
+		s = executor.CleanUTF8(s[:most])
+	}
+	return s
+}
+
+// keep puts the answer into the outbox, then into the journal, and has it sent.
+// A disk that refuses does not hold the answer back: it is sent from memory,
+// and a crash before the receipt will say "interrupted".
+func (a *Agent) keep(w *work, answer outbox.Answer, now time.Time) {
+	w.sendAt, w.slot, w.stale, w.volatile = now, false, false, nil
+	a.again(now)
+	if err := a.outbox.Put(answer); err != nil {
+		a.log.Error("answer is not on disk yet", "task_id", w.id, "attempt", answer.Attempt, "error", err)
+		w.volatile = &answer
+		return
+	}
+	if err := a.record(w.id, journal.PhaseFinished, answer.Attempt); err != nil {
+		a.log.Error("end of an attempt cannot be journalled", "task_id", w.id, "attempt", answer.Attempt, "error", err)
+	}
+}
+
+// answerStored answers a new grant with the successful result of an earlier
+// attempt.
+func (a *Agent) answerStored(w *work, now time.Time) {
+	g := w.grant
+	answer, err := a.outbox.Read(w.id)
+	if err != nil {
+		a.log.Error("stored result cannot be read", "task_id", w.id, "error", err)
+		answer = failed(w.id, g.attempt, lostAnswer, now)
+	}
+	w.grant = nil
+	a.log.Info("grant answered with the stored result", "task_id", w.id, "attempt", g.attempt, "stored_attempt", answer.Attempt)
+	answer.Attempt, answer.Frame.Attempt, answer.Frame.Executed = g.attempt, g.attempt, false
+	a.keep(w, answer, now)
+}
+
+// lostAnswer is said when the disk lost what was to be said.
+var lostAnswer = protocol.Failure{Code: protocol.CodeInterrupted, Message: "the attempt ended, but its stored answer was damaged"}
+
+// sendAnswer sends the answer, or announces it when it is large and there is
+// no slot. It is sent again until the receipt.
+func (a *Agent) sendAnswer(w *work, now time.Time) {
+	w.sendAt = now.Add(resendAfter())
+	a.later(w.sendAt, now)
+	if slot := w.slot; w.volatile != nil {
+		a.keep(w, *w.volatile, w.sendAt) // the disk may be well again
+		w.slot = slot
+	}
+	kept, ok := a.waiting(w)
+	if !ok {
+		w.sendAt = time.Time{}
+		return
+	}
+	if kept.Bytes > protocol.InlineLimit && !w.slot {
+		a.send(protocol.KindReady, protocol.Ready{Meta: a.cfg.Stamp.Meta(), TaskID: w.id,
+			Attempt: kept.Attempt, Bytes: int64(kept.Bytes), SHA256: kept.SHA256})
+		return
+	}
+	w.slot = false
+	if w.volatile != nil {
+		a.send(protocol.KindResult, stamped(*w.volatile, a.cfg.Stamp.Meta()))
+		return
+	}
+	answer, err := a.outbox.Read(w.id)
+	if err != nil {
+		a.log.Error("answer in the outbox cannot be read", "task_id", w.id, "error", err)
+		a.keep(w, failed(w.id, kept.Attempt, lostAnswer, now), now)
+		return
+	}
+	a.send(protocol.KindResult, stamped(answer, a.cfg.Stamp.Meta()))
+}
+
+// waiting tells of the answer that waits for its receipt, in memory or on disk.
+func (a *Agent) waiting(w *work) (outbox.Kept, bool) {
+	if w.volatile != nil {
+		return w.volatile.Kept(), true
+	}
+	return a.outbox.Get(w.id)
+}
+
+func stamped(answer outbox.Answer, meta protocol.Meta) protocol.Result {
+	answer.Frame.Meta = meta
+	return answer.Frame
+}
+
+// slotGiven sends a large result, now that headquarters has room for it.
+func (a *Agent) slotGiven(o protocol.Order, now time.Time) {
+	w := a.tasks[o.TaskID]
+	if w == nil {
+		return
+	}
+	if kept, ok := a.waiting(w); ok && kept.Attempt == o.Attempt {
+		w.slot, w.sendAt = true, now
+	}
+}
+
+// receipted takes headquarters' word that the answer is stored (I1): the copy
+// goes when the receipt names its very bytes. A good result that came too late
+// for its attempt stays, to answer the next grant.
+func (a *Agent) receipted(o protocol.Order) {
+	w := a.tasks[o.TaskID]
+	if w == nil || o.Accepted == nil {
+		return
+	}
+	if w.volatile != nil && w.volatile.Attempt == o.Attempt && w.volatile.Frame.SHA256 == o.SHA256 {
+		w.volatile = nil
+		a.settle(w, o.Attempt, *o.Accepted)
+		return
+	}
+	kept, ok := a.outbox.Get(w.id)
+	if !ok || kept.Attempt != o.Attempt || kept.SHA256 != o.SHA256 {
+		return
+	}
+	good := kept.Outcome == protocol.AnswerSucceeded
+	if !*o.Accepted {
+		a.log.Warn("answer refused by headquarters", "task_id", w.id, "attempt", o.Attempt,
+			"code", string(o.Code), "path", o.Path, "message", o.Message)
+		if good && o.Code == protocol.CodeStale {
+			w.stale, w.sendAt, w.slot = true, time.Time{}, false
+			return
+		}
+	}
+	if err := a.outbox.Delete(w.id, o.Attempt, o.SHA256); err != nil {
+		a.log.Error("receipted answer cannot be deleted", "task_id", w.id, "error", err)
+		return
+	}
+	a.settle(w, o.Attempt, good && *o.Accepted)
+}
+
+// settle closes an attempt whose answer headquarters holds. An offer made
+// before that answer is void; a later one asks for the next attempt.
+func (a *Agent) settle(w *work, attempt int, over bool) {
+	w.sendAt, w.slot, w.stale = time.Time{}, false, false
+	if w.offer != nil && (over || w.offer.Attempt < attempt) {
+		w.offer = nil
+	}
+	if attempt >= a.fence(w.id) { // else a newer attempt has its own phase
+		a.note(w.id, journal.PhaseReceipted, attempt)
+	}
+	a.log.Info("answer receipted", "task_id", w.id, "attempt", attempt)
+	a.dropIdle(w)
+}
+
+// dropStale deletes a stored result that headquarters received, refused as
+// stale, and can no longer ask for.
+func (a *Agent) dropStale(w *work) {
+	kept, ok := a.outbox.Get(w.id)
+	if !ok || !w.stale {
+		return
+	}
+	if err := a.outbox.Delete(w.id, kept.Attempt, kept.SHA256); err != nil {
+		a.log.Error("stale answer cannot be deleted", "task_id", w.id, "error", err)
+		return
+	}
+	w.stale = false
+}

@@ -1,0 +1,83 @@
+package agent
+
+import (
+	"time"
+
+	"muster/edge-agent/internal/journal"
+	"muster/internal/protocol"
+)
+
+// offered takes an offer in. Copies change nothing; of two that differ the one
+// of the higher attempt counts, whichever came first.
+func (a *Agent) offered(o *protocol.Offer, now time.Time) {
+	w := a.tasks[o.TaskID]
+	if o.TerminalID != "" && o.TerminalID != a.cfg.TerminalID {
+		if w != nil {
+			a.withdraw(o.TaskID)
+		}
+		return
+	}
+	if w == nil && len(a.tasks) >= maxTasks {
+		a.log.Warn("offer not held: too many are open", "task_id", o.TaskID, "held", len(a.tasks))
+		return
+	}
+	w = a.get(o.TaskID)
+	if w.offer != nil && o.Attempt < w.offer.Attempt {
+		return
+	}
+	if w.offer == nil || o.Attempt > w.offer.Attempt || o.NotBefore != w.offer.NotBefore {
+		w.nextClaim, w.refuseFrom = time.Time{}, time.Time{}
+	}
+	w.offer, w.offerAt = o, now
+	if _, known := a.journal.Get(o.TaskID); !known {
+		a.note(o.TaskID, journal.PhaseOffered, 0)
+	}
+}
+
+// withdraw forgets an offer. What runs goes on until a cancel or a sync, since
+// an offer is also cleared when its result has just come in; what is kept to be
+// sent is kept.
+func (a *Agent) withdraw(taskID string) {
+	w := a.tasks[taskID]
+	if w == nil {
+		return
+	}
+	w.offer = nil
+	if w.run == nil {
+		w.grant = nil
+	}
+	a.dropIdle(w)
+}
+
+// expire drops an offer whose time to be claimed is over, and a grant whose
+// lease ended before it could start.
+func (a *Agent) expire(w *work, now time.Time) {
+	if w.grant != nil && !a.later(w.grant.until, now) {
+		a.log.Warn("grant not started within its lease", "task_id", w.id, "attempt", w.grant.attempt)
+		w.grant = nil
+		a.dropIdle(w)
+	}
+	if w.offer == nil || w.offer.QueueDeadline == 0 || !a.clock.known() {
+		return
+	}
+	if a.later(now.Add(a.untilServer(w.offer.QueueDeadline, now)), now) || w.run != nil || w.grant != nil {
+		return
+	}
+	a.log.Info("offer expired", "task_id", w.id)
+	w.offer = nil
+	a.dropIdle(w)
+}
+
+// dropIdle forgets a task of which nothing is left to do.
+func (a *Agent) dropIdle(w *work) {
+	if w.offer != nil || w.run != nil || w.grant != nil || w.volatile != nil {
+		return
+	}
+	if _, answer := a.outbox.Get(w.id); answer {
+		return
+	}
+	delete(a.tasks, w.id)
+	if e, known := a.journal.Get(w.id); known && e.Phase != journal.PhaseReceipted && e.Phase != journal.PhaseDropped {
+		a.note(w.id, journal.PhaseDropped, e.Attempt)
+	}
+}

@@ -1,0 +1,63 @@
+package agent
+
+import (
+	"time"
+
+	"muster/edge-agent/internal/executor"
+	"muster/edge-agent/internal/journal"
+	"muster/internal/protocol"
+)
+
+// restore takes up what an earlier agent left: answers are sent again, and an
+// attempt that began without an end is answered as interrupted (I3).
+func (a *Agent) restore(now time.Time) error {
+	damaged := map[string]int{}
+	for _, lost := range a.outbox.Damaged {
+		damaged[lost.TaskID] = max(lost.Attempt, damaged[lost.TaskID])
+	}
+	for _, kept := range a.outbox.List() {
+		a.get(kept.TaskID).sendAt = now
+		e, _ := a.journal.Get(kept.TaskID)
+		if e.Attempt < kept.Attempt || (e.Attempt == kept.Attempt && e.Phase != journal.PhaseFinished) {
+			if err := a.record(kept.TaskID, journal.PhaseFinished, kept.Attempt); err != nil {
+				return err
+			}
+		}
+	}
+	for _, e := range a.journal.Open() {
+		w := a.get(e.TaskID)
+		if kept, ok := a.outbox.Get(e.TaskID); ok && kept.Attempt >= e.Attempt {
+			continue
+		}
+		switch e.Phase {
+		case journal.PhaseGranted, journal.PhaseStarted:
+			a.interrupted(w, e, now)
+		case journal.PhaseFinished:
+			if damaged[e.TaskID] == e.Attempt {
+				a.keep(w, failed(e.TaskID, e.Attempt, lostAnswer, now), now)
+				continue
+			}
+			// The receipt was obeyed and the crash came before it was noted.
+			a.note(e.TaskID, journal.PhaseReceipted, e.Attempt)
+			a.dropIdle(w)
+		case journal.PhaseClaimed:
+			if a.journal.Gap() {
+				// The grant may stand in a lost line: trust the sync instead.
+				a.note(e.TaskID, journal.PhaseOffered, e.Attempt)
+			}
+		case journal.PhaseOffered, journal.PhaseReceipted, journal.PhaseDropped:
+		}
+	}
+	return nil
+}
+
+func (a *Agent) interrupted(w *work, e journal.Entry, now time.Time) {
+	order := executor.Order{TaskID: e.TaskID, Attempt: e.Attempt}
+	killed := executor.KillLeftovers(order)
+	a.log.Warn("attempt was cut off, answered as interrupted", "task_id", e.TaskID, "attempt", e.Attempt, "killed", killed)
+	answer := failed(e.TaskID, e.Attempt, protocol.Failure{Code: protocol.CodeInterrupted,
+		Message: "the terminal stopped in the middle of the execution"}, now)
+	answer.Frame.StartedAt = e.StartedAt
+	answer.Frame.Executed = true
+	a.keep(w, answer, now)
+}

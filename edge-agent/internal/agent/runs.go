@@ -1,0 +1,147 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"muster/edge-agent/internal/executor"
+	"muster/edge-agent/internal/journal"
+	"muster/edge-agent/internal/outbox"
+	"muster/internal/protocol"
+)
+
+// Why an execution is ended from outside.
+var (
+	errCancelled = errors.New("cancelled by headquarters")
+	errTimeLimit = errors.New("the time limit is over")
+	errDropped   = errors.New("headquarters no longer has the task open")
+	errStopping  = errors.New("the agent is stopping")
+)
+
+// execution is one that runs.
+type execution struct {
+	attempt      int
+	began        time.Time
+	lease        time.Duration
+	nextProgress time.Time
+	cancel       context.CancelCauseFunc
+}
+
+// execute starts the executor in a goroutine of its own. The caller has
+// journalled the intent.
+func (a *Agent) execute(w *work, g *grant, now time.Time) {
+	limit := usualLimit
+	switch {
+	case g.limit > 0:
+		limit = g.limit
+	case w.offer.RunTimeoutMs > 0:
+		limit = time.Duration(w.offer.RunTimeoutMs) * time.Millisecond
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	w.run = &execution{attempt: g.attempt, began: now, lease: g.lease, nextProgress: now, cancel: cancel}
+	a.running++
+	order := executor.Order{
+		TaskID: w.id, Attempt: g.attempt, StoreID: a.cfg.StoreID, TerminalID: a.cfg.TerminalID,
+		Type: w.offer.Type, Version: w.offer.TypeVersion, Input: w.offer.Input, ScheduledFor: w.offer.ScheduledFor.Time,
+	}
+	if order.ScheduledFor.IsZero() {
+		order.ScheduledFor = time.UnixMilli(a.clock.nowMs(now))
+	}
+	// Only a hint for finding leftovers after a crash: nobody waits for it.
+	order.Started = func(pid int) { go a.post(func(time.Time) { a.noteStarted(order, pid, now) }) }
+	job := a.cfg.Jobs[protocol.JobVersion{Type: order.Type, Version: order.Version}]
+	a.log.Info("attempt starts", "task_id", w.id, "attempt", g.attempt, "type", order.Type, "limit", limit)
+	go func() {
+		limited, stop := context.WithTimeoutCause(ctx, limit, errTimeLimit)
+		output, err := job.Run(limited, order)
+		cause := context.Cause(limited)
+		stop()
+		cancel(nil)
+		a.post(func(now time.Time) { a.ended(order, output, err, cause, now) })
+	}()
+}
+
+func (a *Agent) noteStarted(order executor.Order, pid int, began time.Time) {
+	if w := a.tasks[order.TaskID]; w == nil || w.run == nil || w.run.attempt != order.Attempt {
+		return
+	}
+	err := a.journal.Note(journal.Entry{TaskID: order.TaskID, Phase: journal.PhaseStarted, Attempt: order.Attempt,
+		StartedAt: began.UnixMilli(), PID: pid})
+	if err != nil {
+		a.log.Warn("journal refuses a note", "task_id", order.TaskID, "phase", string(journal.PhaseStarted), "error", err)
+	}
+}
+
+// renew says that an attempt lives, at its start and every third of its lease.
+func (a *Agent) renew(w *work, now time.Time) {
+	if w.run == nil || a.later(w.run.nextProgress, now) {
+		return
+	}
+	attempt := w.run.attempt
+	if w.grant != nil { // a newer grant will be answered by this very execution
+		attempt = w.grant.attempt
+	}
+	if a.up {
+		a.send(protocol.KindProgress, protocol.Progress{Meta: a.cfg.Stamp.Meta(), TaskID: w.id, Attempt: attempt})
+	}
+	w.run.nextProgress = now.Add(max(w.run.lease/3, time.Second))
+	a.later(w.run.nextProgress, now)
+}
+
+// ended takes the end of an execution in.
+func (a *Agent) ended(order executor.Order, output executor.Output, err error, cause error, now time.Time) {
+	a.running--
+	w := a.get(order.TaskID)
+	run := w.run
+	w.run = nil
+	if err != nil && errors.Is(cause, errStopping) {
+		return // the journal says that it began; the next start answers
+	}
+	if err != nil && errors.Is(cause, errDropped) {
+		a.note(w.id, journal.PhaseDropped, order.Attempt)
+		a.dropIdle(w)
+		return
+	}
+	answer := judge(order, output, err, cause)
+	answer.Frame.StartedAt = run.began.UnixMilli()
+	answer.Frame.FinishedAt = now.UnixMilli()
+	answer.Frame.DurationMs = now.Sub(run.began).Milliseconds()
+	answer.Frame.Executed = true
+	a.log.Info("attempt ended", "task_id", w.id, "attempt", order.Attempt,
+		"outcome", string(answer.Frame.Outcome), "duration", now.Sub(run.began))
+	a.keep(w, answer, now)
+	if w.grant != nil && answer.Frame.Outcome == protocol.AnswerSucceeded {
+		a.answerStored(w, now)
+	}
+}
+
+// judge turns the end of an execution into an answer. A result that came in
+// spite of a cancel or the time limit is a result.
+func judge(order executor.Order, output executor.Output, err error, cause error) outbox.Answer {
+	answer := outbox.Answer{TaskID: order.TaskID, Attempt: order.Attempt, Frame: protocol.Result{
+		TaskID: order.TaskID, Attempt: order.Attempt, ExitCode: output.ExitCode, OutputTail: output.Tail}}
+	if err == nil {
+		var value []byte
+		if value, err = checkResult(output.Result); err == nil {
+			answer.Frame.Outcome, answer.Frame.Result = protocol.AnswerSucceeded, value
+			answer.Seal()
+			return answer
+		}
+		cause = nil
+	}
+	failure := protocol.Failure{Code: protocol.CodeExecution, Message: err.Error()}
+	answer.Frame.Outcome = protocol.AnswerFailed
+	switch {
+	case errors.Is(cause, errCancelled):
+		failure.Code, answer.Frame.Outcome = protocol.CodeCancelled, protocol.AnswerCancelled
+	case errors.Is(cause, errTimeLimit):
+		failure.Code = protocol.CodeTimeLimit
+	}
+	var detailed *executor.Error
+	if errors.As(err, &detailed) {
+		failure.Detail = detailed.Detail
+	}
+	setFailure(&answer, failure)
+	return answer
+}

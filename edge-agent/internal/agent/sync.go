@@ -1,0 +1,120 @@
+package agent
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"muster/edge-agent/internal/journal"
+	"muster/internal/protocol"
+	"muster/internal/task"
+)
+
+// protocolVersion is the version of the messages that this agent speaks.
+const protocolVersion = 1
+
+// sayHello asks headquarters for a sync and says what is held here.
+func (a *Agent) sayHello(now time.Time) {
+	meta := a.cfg.Stamp.Meta()
+	hello := protocol.Hello{Meta: meta, AgentVersion: a.cfg.Version, Protocols: []int{protocolVersion},
+		Jobs: []protocol.JobVersion{}, Labels: a.cfg.Labels, Open: []protocol.OpenTask{}, ClockMs: now.UnixMilli()}
+	for job := range a.cfg.Jobs {
+		hello.Jobs = append(hello.Jobs, job)
+	}
+	slices.SortFunc(hello.Jobs, func(x, y protocol.JobVersion) int {
+		if x.Type != y.Type {
+			return strings.Compare(x.Type, y.Type)
+		}
+		return x.Version - y.Version
+	})
+	for _, w := range a.tasks {
+		hello.Open = append(hello.Open, a.openTask(w))
+	}
+	slices.SortFunc(hello.Open, func(x, y protocol.OpenTask) int { return strings.Compare(x.TaskID, y.TaskID) })
+	if a.send(protocol.KindHello, hello) {
+		a.hellos[meta.ID] = now
+	}
+	a.helloAt = now.Add(resendAfter())
+	a.later(a.helloAt, now)
+}
+
+func (a *Agent) openTask(w *work) protocol.OpenTask {
+	open := protocol.OpenTask{TaskID: w.id, Attempt: a.fence(w.id), Phase: "offered"}
+	_, kept := a.outbox.Get(w.id)
+	switch {
+	case w.run != nil:
+		open.Phase = "running"
+	case kept || w.volatile != nil:
+		open.Phase = "done"
+	case !w.lastClaim.IsZero():
+		open.Phase = "claimed"
+	}
+	return open
+}
+
+// synchronise takes headquarters' list of what is open. It is authoritative
+// for everything that was here when the hello was sent; what came after the
+// hello may be newer than the list.
+func (a *Agent) synchronise(o protocol.Order, now time.Time) {
+	sent, mine := a.hellos[o.HelloID]
+	if !mine {
+		if o.HelloID == "" && a.up {
+			// Headquarters began anew: ask for a list that is surely current.
+			a.helloAt = now.Add(time.Second + rand.N(4*time.Second))
+		}
+		return
+	}
+	a.clock = hqClock{serverMs: o.ServerTimeMs + now.Sub(sent).Milliseconds()/2, at: now}
+	a.synced = true
+	a.helloAt = now.Add(resync/2 + rand.N(resync))
+	clear(a.hellos)
+	listed := make(map[string]bool, len(o.Open))
+	for _, t := range o.Open {
+		listed[t.TaskID] = true
+		if t.Mine && t.Status == task.Running {
+			a.reconcile(t, now)
+		}
+	}
+	for _, w := range a.tasks {
+		if !listed[w.id] && !w.offerAt.After(sent) {
+			a.leave(w)
+		}
+	}
+}
+
+// reconcile looks at an attempt that headquarters believes to run here. Unknown
+// here, and never claimed, means that the journal was lost: what it did nobody
+// knows, so it is answered as interrupted and not done again (I3).
+func (a *Agent) reconcile(t protocol.SyncTask, now time.Time) {
+	e, _ := a.journal.Get(t.TaskID)
+	if !protocol.ValidID(t.TaskID) || t.Attempt <= e.Attempt {
+		return
+	}
+	w := a.get(t.TaskID)
+	stored, kept := a.outbox.Get(t.TaskID)
+	switch {
+	case w.run != nil, w.grant != nil:
+	case kept && stored.Outcome == protocol.AnswerSucceeded:
+		w.grant = &grant{attempt: t.Attempt}
+		a.answerStored(w, now)
+	case e.Phase == journal.PhaseClaimed:
+		// The grant was lost on its way: a claim brings it again.
+		w.nextClaim, w.claimUntil = time.Time{}, time.Time{}
+	default:
+		a.log.Warn("attempt is unknown here, answered as interrupted", "task_id", t.TaskID, "attempt", t.Attempt)
+		a.keep(w, failed(t.TaskID, t.Attempt, protocol.Failure{Code: protocol.CodeInterrupted,
+			Message: "the terminal lost its memory of this attempt; whether it ran is unknown"}, now), now)
+	}
+}
+
+// leave gives up a task that headquarters no longer has open. An answer that
+// has no receipt yet is still sent.
+func (a *Agent) leave(w *work) {
+	w.offer, w.grant = nil, nil
+	if w.run != nil {
+		w.run.cancel(errDropped)
+	}
+	a.dropStale(w)
+	a.dropIdle(w)
+}

@@ -1,0 +1,289 @@
+// Package config reads and checks the configuration of a terminal.
+//
+// It opens no connection and starts nothing; what it returns is ready to use.
+package config
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"muster/configs"
+	"muster/edge-agent/internal/collect"
+	"muster/edge-agent/internal/link"
+	"muster/internal/protocol"
+	"muster/internal/settings"
+)
+
+// Config is the configuration file. Defaults stand in configs/edge-agent.yaml.
+type Config struct {
+	Store       string            `yaml:"store"`
+	Terminal    string            `yaml:"terminal"`
+	TimeZone    string            `yaml:"time_zone"` // IANA name
+	Broker      Broker            `yaml:"broker"`
+	WorkFolder  string            `yaml:"work_folder"`
+	TopicRoot   string            `yaml:"topic_root"`
+	MaxParallel int               `yaml:"max_parallel"` // 1 to 64
+	Labels      map[string]string `yaml:"labels"`
+	Refuse      Refuse            `yaml:"refuse"`
+	Collect     collect.Config    `yaml:"collect"`
+	Executors   []Executor        `yaml:"executors"`
+	Log         Log               `yaml:"log"`
+}
+
+// Broker is how to reach headquarters.
+type Broker struct {
+	URL          string `yaml:"url"`      // mqtt, mqtts, ws or wss
+	User         string `yaml:"user"`     // "" means store/terminal
+	Password     string `yaml:"password"` // or
+	PasswordFile string `yaml:"password_file"`
+	CAFile       string `yaml:"ca_file"` // PEM; "" means the system's
+}
+
+// Refuse names the conditions under which nothing is run; 0 means no limit.
+type Refuse struct {
+	MinBatteryPct float64 `yaml:"min_battery_pct"`
+	MaxLoad       float64 `yaml:"max_load"` // run queue a core
+	MinDiskFreeMB int64   `yaml:"min_disk_free_mb"`
+}
+
+// Executor is an external program for one job version.
+type Executor struct {
+	Type           string   `yaml:"type"`
+	Version        int      `yaml:"version"`
+	Command        []string `yaml:"command"`
+	Folder         string   `yaml:"folder"`           // where it runs, "" the agent's own
+	MaxOutputBytes int      `yaml:"max_output_bytes"` // 0 means 262144
+}
+
+// Log is how the agent logs.
+type Log struct {
+	Level  string `yaml:"level"`  // debug, info, warn, error
+	Format string `yaml:"format"` // text, json
+}
+
+// Overrides are command line flags; "" leaves the file's value.
+type Overrides struct {
+	Store, Terminal, BrokerURL, WorkFolder string
+}
+
+// builtInName stands in errors about the defaults.
+const builtInName = "configs/edge-agent.yaml (built in)"
+
+// Load reads the file at path, or the built-in defaults when path is "", puts
+// the overrides over it and checks everything. Keys that the file leaves out
+// keep their defaults. Paths in the file are relative to it. An error names
+// file, line and key.
+func Load(path string, over Overrides) (*Config, error) {
+	defaults, err := configs.FS.ReadFile("edge-agent.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the built-in configuration: %w", err)
+	}
+	c := &Config{}
+	file, err := settings.Decode(builtInName, defaults, c)
+	if err != nil {
+		return nil, err
+	}
+	if path != "" {
+		// Lists and maps of the file stand for themselves.
+		c.Labels, c.Collect, c.Executors = nil, collect.Config{}, nil
+		if file, err = settings.Load(path, c); err != nil {
+			return nil, err
+		}
+	}
+	c.resolve(path)
+	over.apply(c)
+	if c.Collect.TimeZone == "" {
+		c.Collect.TimeZone = c.TimeZone
+	}
+	if err := c.check(file); err != nil {
+		return nil, err
+	}
+	return c, c.readPassword(file)
+}
+
+// resolve makes paths absolute to the folder of the file that names them.
+func (c *Config) resolve(path string) {
+	for _, p := range []*string{&c.WorkFolder, &c.Broker.PasswordFile, &c.Broker.CAFile} {
+		*p = settings.Resolve(path, *p)
+	}
+	for i := range c.Executors {
+		c.Executors[i].Folder = settings.Resolve(path, c.Executors[i].Folder)
+	}
+	for _, globs := range [][]string{c.Collect.Logs, c.Collect.ConfigFiles} {
+		for i := range globs {
+			globs[i] = settings.Resolve(path, globs[i])
+		}
+	}
+}
+
+func (o Overrides) apply(c *Config) {
+	for _, pair := range []struct {
+		to   *string
+		from string
+	}{{&c.Store, o.Store}, {&c.Terminal, o.Terminal}, {&c.Broker.URL, o.BrokerURL}, {&c.WorkFolder, o.WorkFolder}} {
+		if pair.from != "" {
+			*pair.to = pair.from
+		}
+	}
+}
+
+func (c *Config) check(file *settings.File) error {
+	const idRule = "must be 1 to 63 of the characters A-Z a-z 0-9 . _ - and begin with a letter or digit"
+	switch {
+	case !protocol.ValidID(c.Store):
+		return file.Errorf("$.store", "%s, not %q", idRule, c.Store)
+	case !protocol.ValidID(c.Terminal):
+		return file.Errorf("$.terminal", "%s, not %q", idRule, c.Terminal)
+	case !protocol.ValidRoot(c.TopicRoot):
+		return file.Errorf("$.topic_root", "each level %s, not %q", idRule, c.TopicRoot)
+	case c.WorkFolder == "":
+		return file.Errorf("$.work_folder", "is required")
+	case c.MaxParallel < 1 || c.MaxParallel > 64:
+		return file.Errorf("$.max_parallel", "must lie between 1 and 64, not %d", c.MaxParallel)
+	case c.Broker.Password != "" && c.Broker.PasswordFile != "":
+		return file.Errorf("$.broker.password_file", "must be empty when password is given")
+	}
+	if _, err := time.LoadLocation(c.TimeZone); err != nil || c.TimeZone == "" || c.TimeZone == "Local" {
+		return file.Errorf("$.time_zone", "must be a zone by its IANA name, such as Asia/Shanghai, not %q", c.TimeZone)
+	}
+	if _, err := c.BrokerURL(); err != nil {
+		return file.Errorf("$.broker.url", "%v", err)
+	}
+	if _, err := c.TLS(); err != nil {
+		return file.Errorf("$.broker.ca_file", "%v", err)
+	}
+	for _, check := range []func(*settings.File) error{c.checkRefuse, c.checkExecutors, c.checkCollect, c.checkLog} {
+		if err := check(file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkRefuse(file *settings.File) error {
+	switch {
+	case !(c.Refuse.MinBatteryPct >= 0 && c.Refuse.MinBatteryPct <= 100):
+		return file.Errorf("$.refuse.min_battery_pct", "must lie between 0 and 100, not %v", c.Refuse.MinBatteryPct)
+	case !(c.Refuse.MaxLoad >= 0 && c.Refuse.MaxLoad <= 1000):
+		return file.Errorf("$.refuse.max_load", "must lie between 0 and 1000, not %v", c.Refuse.MaxLoad)
+	case c.Refuse.MinDiskFreeMB < 0:
+		return file.Errorf("$.refuse.min_disk_free_mb", "must be 0 or more, not %d", c.Refuse.MinDiskFreeMB)
+	}
+	return nil
+}
+
+func (c *Config) checkExecutors(file *settings.File) error {
+	seen := map[protocol.JobVersion]bool{{Type: CollectLog, Version: CollectLogVersion}: true}
+	for i, e := range c.Executors {
+		at := func(key string) string { return fmt.Sprintf("$.executors[%d].%s", i, key) }
+		job := protocol.JobVersion{Type: e.Type, Version: e.Version}
+		switch {
+		case !protocol.ValidID(e.Type):
+			return file.Errorf(at("type"), "must be a job's name, not %q", e.Type)
+		case e.Version < 1:
+			return file.Errorf(at("version"), "must be 1 or more, not %d", e.Version)
+		case seen[job]:
+			return file.Errorf(at("type"), "%s version %d has an executor already", e.Type, e.Version)
+		case len(e.Command) == 0 || e.Command[0] == "":
+			return file.Errorf(at("command"), "must name a program")
+		case e.MaxOutputBytes < 0 || e.MaxOutputBytes > protocol.MaxResultBytes:
+			return file.Errorf(at("max_output_bytes"), "must lie between 0 and %d, not %d", protocol.MaxResultBytes, e.MaxOutputBytes)
+		}
+		seen[job] = true
+	}
+	return nil
+}
+
+// refusedKey finds the key in an error of collect.New, "cannot use logs[0] ...".
+var refusedKey = regexp.MustCompile(`^cannot use ([a-z_]+)`)
+
+func (c *Config) checkCollect(file *settings.File) error {
+	_, err := collect.New(c.Collect)
+	if err == nil {
+		return nil
+	}
+	path := "$.collect"
+	if m := refusedKey.FindStringSubmatch(err.Error()); m != nil {
+		path += "." + m[1]
+	}
+	return file.Errorf(path, "%v", err)
+}
+
+func (c *Config) checkLog(file *settings.File) error {
+	switch c.Log.Level {
+	case "debug", "info", "warn", "error":
+	default:
+		return file.Errorf("$.log.level", "must be debug, info, warn or error, not %q", c.Log.Level)
+	}
+	if c.Log.Format != "text" && c.Log.Format != "json" {
+		return file.Errorf("$.log.format", "must be text or json, not %q", c.Log.Format)
+	}
+	return nil
+}
+
+// The job that the agent executes itself.
+const (
+	CollectLog        = "collect_log"
+	CollectLogVersion = 1
+)
+
+// BrokerURL returns the broker's address.
+func (c *Config) BrokerURL() (*url.URL, error) {
+	u, err := url.Parse(c.Broker.URL)
+	if err != nil {
+		return nil, fmt.Errorf("must be a URL such as mqtts://hq.example:8883: %w", err)
+	}
+	if _, known := link.Schemes()[u.Scheme]; !known || u.Hostname() == "" {
+		return nil, fmt.Errorf("must be a URL such as mqtts://hq.example:8883 with scheme mqtt, mqtts, ws or wss, not %q", u.Redacted())
+	}
+	if u.User != nil {
+		return nil, fmt.Errorf("must hold no password: use user and password_file")
+	}
+	return u, nil
+}
+
+// TLS returns how to check the broker's certificate.
+func (c *Config) TLS() (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.Broker.CAFile == "" {
+		return config, nil
+	}
+	pem, err := os.ReadFile(c.Broker.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("cannot be read: %w", err)
+	}
+	config.RootCAs = x509.NewCertPool()
+	if !config.RootCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s holds no PEM certificate", c.Broker.CAFile)
+	}
+	return config, nil
+}
+
+// User is the name to log in with.
+func (c *Config) User() string {
+	if c.Broker.User != "" {
+		return c.Broker.User
+	}
+	return c.Store + "/" + c.Terminal
+}
+
+func (c *Config) readPassword(file *settings.File) error {
+	if c.Broker.PasswordFile == "" {
+		return nil
+	}
+	data, err := os.ReadFile(c.Broker.PasswordFile)
+	if err != nil {
+		return file.Errorf("$.broker.password_file", "cannot be read: %v", err)
+	}
+	c.Broker.Password = strings.TrimRight(strings.TrimPrefix(string(data), "\ufeff"), "\r\n")
+	if c.Broker.Password == "" {
+		return file.Errorf("$.broker.password_file", "%s is empty", c.Broker.PasswordFile)
+	}
+	return nil
+}

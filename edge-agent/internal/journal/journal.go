@@ -1,0 +1,262 @@
+// Package journal is the terminal's memory of its tasks across crashes: which
+// attempt was claimed, granted, started, finished or receipted.
+//
+// It is an append-only file of checksummed lines, each the whole entry of one
+// task; the last good line of a task counts. Own code rather than a database:
+// one writer, a few hundred live entries, and a format that a technician can
+// read with a pager on a broken terminal, in 0 bytes of extra binary.
+//
+// It decides nothing about tasks and never touches results.
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"muster/edge-agent/internal/durable"
+)
+
+// Phase is how far a task got on this terminal.
+type Phase string
+
+// The phases.
+const (
+	// PhaseOffered: an offer was seen.
+	PhaseOffered Phase = "offered"
+	// PhaseClaimed: a claim for the attempt after Attempt may have been sent.
+	PhaseClaimed Phase = "claimed"
+	// PhaseGranted: Attempt is about to start; on disk before it does.
+	PhaseGranted Phase = "granted"
+	// PhaseStarted: Attempt runs in process PID (0: inside the agent).
+	PhaseStarted Phase = "started"
+	// PhaseFinished: the answer of Attempt lies in the outbox.
+	PhaseFinished Phase = "finished"
+	// PhaseReceipted: headquarters holds the answer of Attempt.
+	PhaseReceipted Phase = "receipted"
+	// PhaseDropped: the task was withdrawn, denied for good or cancelled.
+	PhaseDropped Phase = "dropped"
+)
+
+// open reports whether the phase is still to be worked on, so that its entry
+// is never forgotten.
+func (p Phase) open() bool { return p != PhaseReceipted && p != PhaseDropped }
+
+// Entry is what is known of one task.
+type Entry struct {
+	TaskID string `json:"taskId"`
+	Phase  Phase  `json:"phase"`
+	// Attempt is the highest attempt that was granted here or cancelled; what
+	// is not above it never starts. 0: none.
+	Attempt   int   `json:"attempt"`
+	StartedAt int64 `json:"startedAt,omitempty"` // terminal clock, epoch ms
+	PID       int   `json:"pid,omitempty"`
+	At        int64 `json:"at"` // of this line, terminal clock, epoch ms
+}
+
+// Limits of what is remembered about tasks that are over. A replayed message
+// older than both is refused by headquarters' clock instead.
+const (
+	maxClosed = 10_000
+	maxAge    = 40 * 24 * time.Hour
+)
+
+// compactAt is the file size from which compaction is worth a rewrite; a live
+// entry takes about 150 bytes.
+const compactAt = 1 << 20
+
+const fileName = "journal.log"
+
+// Journal is an open journal. One goroutine uses it.
+type Journal struct {
+	folder  string
+	path    string
+	now     func() time.Time
+	log     *slog.Logger
+	file    *os.File
+	size    int64
+	compact int64 // size from which the next Put compacts
+	entries map[string]Entry
+	closed  int
+	gap     bool
+	last    int64
+}
+
+// Open reads the journal in folder, which must exist and be locked by the
+// caller, and makes it ready to append. A torn last line is dropped with a
+// warning: what it recorded was not yet acted upon. A damaged line elsewhere
+// is copied to a side file, and Gap reports true.
+func Open(folder string, now func() time.Time, log *slog.Logger) (*Journal, error) {
+	j := &Journal{folder: folder, path: filepath.Join(folder, fileName), now: now, log: log,
+		entries: map[string]Entry{}, compact: compactAt}
+	if err := j.load(); err != nil {
+		return nil, fmt.Errorf("cannot open journal %s: %w", j.path, err)
+	}
+	if err := j.rewrite(); err != nil {
+		return nil, fmt.Errorf("cannot open journal %s: %w", j.path, err)
+	}
+	return j, nil
+}
+
+// Close closes the file. It may be called twice.
+func (j *Journal) Close() error {
+	if j.file == nil {
+		return nil
+	}
+	err := j.file.Close()
+	j.file = nil
+	return err
+}
+
+// Gap reports whether lines were lost, or the file was missing: then a task
+// that reads as claimed may in truth have been granted.
+func (j *Journal) Gap() bool { return j.gap }
+
+// LastWrite is the time of the newest entry, zero when there is none.
+func (j *Journal) LastWrite() time.Time {
+	if j.last == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(j.last)
+}
+
+// Get returns what is known of a task.
+func (j *Journal) Get(taskID string) (Entry, bool) {
+	e, ok := j.entries[taskID]
+	return e, ok
+}
+
+// Open lists the entries that are not over, by task id.
+func (j *Journal) Open() []Entry {
+	var open []Entry
+	for _, e := range j.entries {
+		if e.Phase.open() {
+			open = append(open, e)
+		}
+	}
+	slices.SortFunc(open, func(a, b Entry) int { return bytes.Compare([]byte(a.TaskID), []byte(b.TaskID)) })
+	return open
+}
+
+// Put records the entry. When it returns nil the entry survives a power cut.
+// On an error the file is as before, and so is what Get returns.
+func (j *Journal) Put(e Entry) error { return j.put(e, true) }
+
+// Note records the entry without waiting for the disk: for what may be lost.
+func (j *Journal) Note(e Entry) error { return j.put(e, false) }
+
+func (j *Journal) put(e Entry, sync bool) error {
+	if j.file == nil {
+		return fmt.Errorf("cannot journal task %s: %w", e.TaskID, os.ErrClosed)
+	}
+	e.At = j.now().UnixMilli()
+	line, err := encodeLine(e)
+	if err != nil {
+		return fmt.Errorf("cannot journal task %s: %w", e.TaskID, err)
+	}
+	if err := j.append(line, sync); err != nil {
+		return fmt.Errorf("cannot journal task %s: %w", e.TaskID, err)
+	}
+	j.take(e)
+	if j.size < j.compact {
+		return nil
+	}
+	if err := j.rewrite(); err != nil {
+		// The entry itself is safe; only the tidying failed.
+		j.compact = 2 * j.size
+		j.log.Warn("journal compaction failed", "path", j.path, "error", err)
+	}
+	return nil
+}
+
+// append writes a line, and takes a half-written one back, so that no later
+// line ever joins it.
+func (j *Journal) append(line []byte, sync bool) error {
+	_, err := j.file.Write(line)
+	if err == nil && sync {
+		err = j.file.Sync()
+	}
+	if err == nil {
+		j.size += int64(len(line))
+		return nil
+	}
+	if undo := j.truncate(j.size); undo != nil {
+		// Nothing may follow a half line: stop writing for good.
+		return errors.Join(err, undo, j.Close())
+	}
+	return err
+}
+
+func (j *Journal) truncate(size int64) error {
+	if err := j.file.Truncate(size); err != nil {
+		return err
+	}
+	_, err := j.file.Seek(size, io.SeekStart)
+	return err
+}
+
+func (j *Journal) take(e Entry) {
+	if old, ok := j.entries[e.TaskID]; ok && !old.Phase.open() {
+		j.closed--
+	}
+	if !e.Phase.open() {
+		j.closed++
+	}
+	j.entries[e.TaskID] = e
+	j.last = max(j.last, e.At)
+	if j.closed > maxClosed+maxClosed/10 {
+		j.forget()
+	}
+}
+
+// forget drops the oldest entries of tasks that are over.
+func (j *Journal) forget() {
+	var over []Entry
+	for _, e := range j.entries {
+		if !e.Phase.open() {
+			over = append(over, e)
+		}
+	}
+	slices.SortFunc(over, func(a, b Entry) int { return int(b.At - a.At) })
+	oldest := j.now().Add(-maxAge).UnixMilli()
+	for i, e := range over {
+		if i >= maxClosed || e.At < oldest {
+			delete(j.entries, e.TaskID)
+			j.closed--
+		}
+	}
+}
+
+// rewrite replaces the file with one line an entry and reopens it.
+func (j *Journal) rewrite() error {
+	j.forget()
+	var b bytes.Buffer
+	b.WriteString(header)
+	for _, e := range j.entries {
+		line, err := encodeLine(e)
+		if err != nil {
+			return err
+		}
+		b.Write(line)
+	}
+	if err := durable.WriteFile(j.path, b.Bytes()); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(j.path, os.O_WRONLY, 0o600)
+	if err != nil {
+		return errors.Join(err, j.Close())
+	}
+	if _, err := file.Seek(0, io.SeekEnd); err != nil {
+		return errors.Join(err, file.Close(), j.Close())
+	}
+	err = j.Close()
+	j.file, j.size = file, int64(b.Len())
+	j.compact = max(compactAt, 4*j.size)
+	return err
+}

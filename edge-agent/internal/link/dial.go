@@ -1,0 +1,105 @@
+package link
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/eclipse/paho.golang/packets"
+	"github.com/gorilla/websocket"
+)
+
+// Schemes maps the URL schemes that dial knows to their usual ports.
+func Schemes() map[string]string {
+	return map[string]string{"mqtt": "1883", "mqtts": "8883", "ws": "80", "wss": "443"}
+}
+
+// dial opens a connection whose writes are safe from several goroutines.
+func dial(ctx context.Context, broker *url.URL, tlsConfig *tls.Config) (net.Conn, error) {
+	port, known := Schemes()[broker.Scheme]
+	if !known {
+		return nil, fmt.Errorf("cannot dial scheme %q", broker.Scheme)
+	}
+	if own := broker.Port(); own != "" {
+		port = own
+	}
+	address := net.JoinHostPort(broker.Hostname(), port)
+	switch broker.Scheme {
+	case "mqtts":
+		conn, err := (&tls.Dialer{Config: tlsConfig}).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return nil, err
+		}
+		return packets.NewThreadSafeConn(conn), nil
+	case "ws", "wss":
+		return dialWebSocket(ctx, broker, tlsConfig)
+	default:
+		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	}
+}
+
+func dialWebSocket(ctx context.Context, broker *url.URL, tlsConfig *tls.Config) (net.Conn, error) {
+	dialer := websocket.Dialer{TLSClientConfig: tlsConfig, Subprotocols: []string{"mqtt"}}
+	ws, response, err := dialer.DialContext(ctx, broker.String(), nil)
+	if err != nil {
+		if response != nil {
+			err = fmt.Errorf("%w: %s", err, response.Status)
+		}
+		return nil, err
+	}
+	// paho takes a conn that is also a Locker as safe for concurrent writes.
+	return &struct {
+		*webSocketConn
+		sync.Locker
+	}{&webSocketConn{Conn: ws}, &sync.Mutex{}}, nil
+}
+
+// webSocketConn makes a stream of the binary messages of a web socket (MQTT 5,
+// section 6). One goroutine reads; writers hold the lock around it.
+type webSocketConn struct {
+	*websocket.Conn
+	message io.Reader
+}
+
+// Read gives the next bytes, across message borders.
+func (c *webSocketConn) Read(p []byte) (int, error) {
+	for {
+		if c.message == nil {
+			kind, message, err := c.NextReader()
+			if err != nil {
+				return 0, err
+			}
+			if kind != websocket.BinaryMessage {
+				return 0, errors.New("the broker sent a text message")
+			}
+			c.message = message
+		}
+		n, err := c.message.Read(p)
+		if !errors.Is(err, io.EOF) {
+			return n, err
+		}
+		c.message = nil
+		if n > 0 {
+			return n, nil
+		}
+	}
+}
+
+// Write sends p as one message; packets may span several.
+func (c *webSocketConn) Write(p []byte) (int, error) {
+	if err := c.WriteMessage(websocket.BinaryMessage, p); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// SetDeadline bounds reads and writes.
+func (c *webSocketConn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}

@@ -1,0 +1,43 @@
+// Package stamp makes the id, time and sequence number that stand in every
+// payload of this terminal.
+//
+// It sends nothing and keeps nothing on disk.
+package stamp
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"muster/internal/protocol"
+)
+
+// Maker makes stamps. Safe for concurrent use; call New.
+type Maker struct {
+	now func() time.Time
+	seq atomic.Int64
+}
+
+// slack is more messages than a terminal sends between two journal entries, in
+// sequence numbers (microseconds): the journal's last entry plus it lies above
+// every number used before a restart, even when the clock was set back.
+const slack = int64(time.Second / time.Microsecond)
+
+// New returns a maker whose sequence numbers lie above those of an earlier
+// process that last wrote its journal at lastWrite (zero: there was none).
+func New(now func() time.Time, lastWrite time.Time) *Maker {
+	m := &Maker{now: now}
+	m.seq.Store(max(now().UnixMicro(), lastWrite.UnixMicro()+slack))
+	return m
+}
+
+// Meta returns the next stamp.
+func (m *Maker) Meta() protocol.Meta {
+	now := m.now()
+	return protocol.Meta{
+		ID:  ulid.MustNewDefault(now).String(),
+		At:  protocol.At(now),
+		Seq: m.seq.Add(1),
+	}
+}
