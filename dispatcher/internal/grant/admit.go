@@ -75,6 +75,10 @@ func (a *Admission) pick(now time.Time) (batch []*admission, wait time.Duration)
 		if c == nil {
 			return batch, due
 		}
+		if now.Sub(c.asked) > claimLife {
+			a.queue.drop(c)
+			continue
+		}
 		if due = a.tokens.Due(now, 1); due > 0 {
 			return batch, due
 		}
@@ -86,9 +90,8 @@ func (a *Admission) pick(now time.Time) (batch []*admission, wait time.Duration)
 // next finds the claim whose turn it is among the runs that may have one more,
 // and else how long until a run has its next token.
 func (a *Admission) next(now time.Time) (best *claim, due time.Duration) {
-	oldest := now.Add(-claimLife)
 	for runID, line := range a.queue.lines {
-		r := line.Front().Value.(*claim).run
+		r := line[0].run
 		if r.Policy.MaxRunning > 0 && r.held >= r.Policy.MaxRunning {
 			continue
 		}
@@ -98,7 +101,7 @@ func (a *Admission) next(now time.Time) (best *claim, due time.Duration) {
 				continue
 			}
 		}
-		if c := a.queue.first(runID, oldest, a.isFree); c != nil && (best == nil || c.goesBefore(best)) {
+		if c := a.queue.first(runID, a.isFree); c != nil && (best == nil || c.goesBefore(best)) {
 			best = c
 		}
 	}

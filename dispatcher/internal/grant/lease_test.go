@@ -31,7 +31,7 @@ func TestASilentAttemptEndsWithItsLease(t *testing.T) {
 		if got.State != (task.State{Status: task.Failed, Attempt: 1}) || got.LastCode != protocol.CodeLeaseExpired {
 			t.Fatalf("after the lease: %+v", got)
 		}
-		if wait := got.NextAttemptAt.Sub(time.Now()); wait <= 0 || wait > 4*time.Second {
+		if wait := time.Until(got.NextAttemptAt); wait <= 0 || wait > 4*time.Second {
 			t.Errorf("the retry is due in %v", wait)
 		}
 		if d.Stats().Running != 0 {

@@ -1,7 +1,8 @@
 package grant
 
 import (
-	"container/list"
+	"cmp"
+	"slices"
 	"time"
 )
 
@@ -12,7 +13,6 @@ type claim struct {
 	turn  uint64    // the order of asking
 	asked time.Time // the last time it asked
 	noted bool      // the store knows that it waits
-	place *list.Element
 }
 
 type claimKey struct {
@@ -24,7 +24,7 @@ type claimKey struct {
 // at its limit is skipped whole.
 type queue struct {
 	claims     map[claimKey]*claim
-	lines      map[string]*list.List // by run; never empty
+	lines      map[string][]*claim // by run, in order of asking; never empty
 	byTask     map[string]map[*claim]struct{}
 	byTerminal map[terminal]map[*claim]struct{}
 	turns      uint64
@@ -33,7 +33,7 @@ type queue struct {
 func newQueue() queue {
 	return queue{
 		claims:     map[claimKey]*claim{},
-		lines:      map[string]*list.List{},
+		lines:      map[string][]*claim{},
 		byTask:     map[string]map[*claim]struct{}{},
 		byTerminal: map[terminal]map[*claim]struct{}{},
 	}
@@ -48,12 +48,7 @@ func (q *queue) ask(key claimKey, r *run, now time.Time) (c *claim, fresh bool) 
 	}
 	q.turns++
 	c = &claim{key: key, run: r, turn: q.turns, asked: now}
-	line := q.lines[r.RunID]
-	if line == nil {
-		line = list.New()
-		q.lines[r.RunID] = line
-	}
-	c.place = line.PushBack(c)
+	q.lines[r.RunID] = append(q.lines[r.RunID], c)
 	q.claims[key] = c
 	index(q.byTask, key.task, c)
 	index(q.byTerminal, key.who, c)
@@ -66,13 +61,23 @@ func (q *queue) drop(c *claim) {
 		return
 	}
 	delete(q.claims, c.key)
-	line := q.lines[c.run.RunID]
-	line.Remove(c.place)
-	if line.Len() == 0 {
-		delete(q.lines, c.run.RunID)
-	}
+	q.leaveLine(c)
 	unindex(q.byTask, c.key.task, c)
 	unindex(q.byTerminal, c.key.who, c)
+}
+
+func (q *queue) leaveLine(c *claim) {
+	line := q.lines[c.run.RunID]
+	at, _ := slices.BinarySearchFunc(line, c.turn, func(other *claim, turn uint64) int { return cmp.Compare(other.turn, turn) })
+	switch {
+	case len(line) == 1:
+		delete(q.lines, c.run.RunID)
+	case at == 0: // the usual one: its turn came
+		line[0] = nil
+		q.lines[c.run.RunID] = line[1:]
+	default:
+		q.lines[c.run.RunID] = slices.Delete(line, at, at+1)
+	}
 }
 
 // dropTask takes every claim of a task out and returns them.
@@ -98,29 +103,14 @@ func (q *queue) dropAll(set map[*claim]struct{}) []*claim {
 
 func (q *queue) waits(c *claim) bool { return q.claims[c.key] == c }
 
-func (q *queue) waiting(runID string) int {
-	if line := q.lines[runID]; line != nil {
-		return line.Len()
-	}
-	return 0
-}
+func (q *queue) waiting(runID string) int { return len(q.lines[runID]) }
 
-// first returns the first claim of a run's line that passes, and drops those
-// on the way that were not repeated since oldest.
-func (q *queue) first(runID string, oldest time.Time, passes func(*claim) bool) *claim {
-	line := q.lines[runID]
-	if line == nil {
-		return nil
-	}
-	for place := line.Front(); place != nil; {
-		c, next := place.Value.(*claim), place.Next()
-		switch {
-		case c.asked.Before(oldest):
-			q.drop(c)
-		case passes(c):
+// first returns the first claim of a run's line that passes.
+func (q *queue) first(runID string, passes func(*claim) bool) *claim {
+	for _, c := range q.lines[runID] {
+		if passes(c) {
 			return c
 		}
-		place = next
 	}
 	return nil
 }

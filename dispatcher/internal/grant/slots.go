@@ -92,9 +92,10 @@ func (h leaseHeap) Swap(i, j int) {
 
 // Push is for container/heap.
 func (h *leaseHeap) Push(x any) {
-	sl := x.(*slot)
-	sl.heapAt = len(*h)
-	*h = append(*h, sl)
+	if sl, ok := x.(*slot); ok {
+		sl.heapAt = len(*h)
+		*h = append(*h, sl)
+	}
 }
 
 // Pop is for container/heap.
