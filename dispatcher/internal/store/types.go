@@ -78,7 +78,6 @@ type Task struct {
 	HolderID      string
 	LastCode      protocol.Code // how the last failed attempt ended
 	Reason        task.Reason   // given with the move that settled it or failed its attempt
-	CancelReason  task.Reason   // why it was withdrawn, empty unless CANCELLED
 	NextAttemptAt time.Time     // zero unless FAILED and a retry is to follow
 	ClaimedAt     time.Time     // the first claim, zero if none
 	Deadline      time.Time     // the run's barrier
