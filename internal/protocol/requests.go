@@ -3,6 +3,7 @@ package protocol
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"muster/internal/task"
 )
@@ -35,9 +36,12 @@ func (t *Targets) UnmarshalJSON(data []byte) error {
 		*t = Targets{All: true}
 		return nil
 	}
-	var list []string
-	if json.Unmarshal(data, &list) == nil && string(data) != "null" {
-		*t = Targets{Stores: list}
+	var list []*string // a null in the list is no id
+	if json.Unmarshal(data, &list) == nil && list != nil && !slices.Contains(list, nil) {
+		*t = Targets{Stores: make([]string, 0, len(list))}
+		for _, id := range list {
+			t.Stores = append(t.Stores, *id)
+		}
 		return nil
 	}
 	var labels map[string]string
@@ -46,8 +50,8 @@ func (t *Targets) UnmarshalJSON(data []byte) error {
 		return nil
 	}
 	return &Error{Code: CodeSchema, Path: "/stores",
-		Message:   fmt.Sprintf("stores is %s; it must be \"all\", a list of store ids, or {\"labels\":\"key=value\"}", clip(string(data))),
-		MessageZh: "stores 必须是 \"all\"、门店编号列表，或 {\"labels\":\"key=value\"}",
+		Message:   fmt.Sprintf("it must be \"all\", a list of store ids as text, or {\"labels\":\"key=value\"}, not %s", clip(string(data))),
+		MessageZh: "stores 必须是 \"all\"、门店编号（文本）列表，或 {\"labels\":\"key=value\"}",
 		Hint:      `for example "stores":["SH_0312","SH_0313"]`}
 }
 
@@ -93,9 +97,11 @@ type Reply struct {
 	Summary   string          `json:"summary,omitempty"`
 	Duplicate *bool           `json:"duplicate,omitempty"`
 	Cancelled *int            `json:"cancelled,omitempty"`
+	Finished  *int            `json:"alreadyFinished,omitempty"` // cancel: over before
 	State     *RunStateReport `json:"state,omitempty"`
 	Task      *Record         `json:"task,omitempty"`
 	Jobs      []JobInfo       `json:"jobs,omitempty"`
+	Usage     []string        `json:"usage,omitempty"` // help: an example a verb
 	Code      Code            `json:"code,omitempty"`
 	Message   string          `json:"message,omitempty"`
 	MessageZh string          `json:"messageZh,omitempty"`

@@ -16,7 +16,7 @@ const (
 	// maxLines bounds the lines of one refusal: more help nobody.
 	maxLines = 20
 	// maxText bounds what a line repeats of a document or a schema, in bytes.
-	maxText = 120
+	maxText = 200
 	// separator cannot occur in a member name, because documents are UTF-8.
 	separator = "\xff"
 )
@@ -88,7 +88,7 @@ func pointerOf(e gojsonschema.ResultError) string {
 			b.WriteString("/" + escape(clip(name)))
 		}
 	}
-	return b.String()
+	return clip(b.String())
 }
 
 // reasonOf words one error in English and Chinese. The names of types and
@@ -147,8 +147,10 @@ func sizeReason(e gojsonschema.ResultError, detail func(string) string) (en, zh 
 		return "must contain a fitting item", "缺少符合要求的项"
 	case "missing_dependency":
 		return "needs " + detail("dependency") + " beside it", "还需要字段 " + detail("dependency")
-	case "number_any_of", "number_one_of":
-		return "fits none or several of the allowed forms", "不符合（或同时符合多种）允许的形式"
+	case "number_any_of":
+		return "fits none of the allowed forms", "不符合任何一种允许的形式"
+	case "number_one_of":
+		return "must fit exactly one of the allowed forms", "必须恰好符合一种允许的形式"
 	case "number_not", "false":
 		return "is not allowed", "不允许"
 	case "invalid_property_name":
