@@ -23,7 +23,9 @@ const (
 // Receive Maximum (it deadlocks or overruns it) and topic aliases (a dropped
 // message loses the alias), and the session of a terminal whose presence we
 // manage.
-func (s *Server) strip(pk packets.Packet) packets.Packet {
+func (s *Server) strip(p *peer, pk packets.Packet) packets.Packet {
+	p.willRetain = pk.Connect.WillRetain // the library is told that it retains nothing
+	pk.Connect.WillRetain = false
 	pk.Properties.ReceiveMaximum = 0
 	pk.Properties.TopicAliasMaximum = 0
 	if _, _, terminal := terminalForm(string(pk.Connect.Username)); terminal && s.opts.ManagedPresence {

@@ -2,9 +2,11 @@ package server
 
 import (
 	"slices"
+	"time"
 
 	mqtt "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/packets"
+	"github.com/mochi-mqtt/server/v2/system"
 
 	"muster/broker/server/access"
 )
@@ -21,7 +23,8 @@ func (h *hook) ID() string { return "muster" }
 func (h *hook) Provides(b byte) bool {
 	return slices.Contains([]byte{
 		mqtt.OnPacketRead, mqtt.OnConnect, mqtt.OnConnectAuthenticate, mqtt.OnSessionEstablished,
-		mqtt.OnACLCheck, mqtt.OnPublish, mqtt.OnPacketEncode, mqtt.OnWill, mqtt.OnClientExpired,
+		mqtt.OnACLCheck, mqtt.OnPublish, mqtt.OnPacketEncode, mqtt.OnWill, mqtt.OnWillSent,
+		mqtt.OnSubscribe, mqtt.OnSubscribed, mqtt.OnPacketProcessed, mqtt.OnClientExpired, mqtt.OnSysInfoTick,
 	}, b)
 }
 
@@ -39,7 +42,7 @@ func (h *hook) OnPacketRead(cl *mqtt.Client, pk packets.Packet) (packets.Packet,
 	p := peerOf(cl)
 	switch pk.FixedHeader.Type {
 	case packets.Connect:
-		pk = h.s.strip(pk)
+		pk = h.s.strip(p, pk)
 	case packets.Disconnect:
 		limit := h.s.broker.Options.Capabilities.MaximumSessionExpiryInterval
 		pk.Properties.SessionExpiryInterval = min(pk.Properties.SessionExpiryInterval, limit)
@@ -95,8 +98,11 @@ func (h *hook) OnACLCheck(cl *mqtt.Client, topic string, write bool) (allowed bo
 // no further, ErrRejectPacket never acknowledges.
 func (h *hook) OnPublish(cl *mqtt.Client, pk packets.Packet) (packets.Packet, error) {
 	p := peerOf(cl)
-	if p == nil {
-		return pk, nil // headquarters' own
+	if p == nil { // headquarters' own
+		if pk.FixedHeader.Retain {
+			h.s.keep(pk)
+		}
+		return pk, nil
 	}
 	verdict := error(packets.ErrRejectPacket)
 	h.safely("publish", func() { pk, verdict = h.s.receive(p, pk) })
@@ -140,10 +146,47 @@ func (s *Server) describe(p *peer, pk packets.Packet) packets.Packet {
 // OnWill silences the will of a connection that a newer one replaced: it would
 // say offline of a terminal that is online. An empty topic reaches nobody.
 func (h *hook) OnWill(cl *mqtt.Client, will mqtt.Will) (mqtt.Will, error) {
-	if p := peerOf(cl); p == nil || p.superseded.Load() {
+	p := peerOf(cl)
+	if p == nil || p.superseded.Load() {
 		return mqtt.Will{}, nil
 	}
+	will.Retain = p.willRetain
 	return will, nil
+}
+
+// OnWillSent keeps a retained will.
+func (h *hook) OnWillSent(_ *mqtt.Client, pk packets.Packet) {
+	if pk.FixedHeader.Retain && pk.TopicName != "" {
+		h.safely("will", func() { h.s.keep(pk) })
+	}
+}
+
+// OnSubscribe notes which subscriptions the client has already.
+func (h *hook) OnSubscribe(cl *mqtt.Client, pk packets.Packet) packets.Packet {
+	p := peerOf(cl)
+	p.existed = map[string]bool{}
+	for _, sub := range pk.Filters {
+		_, p.existed[sub.Filter] = cl.State.Subscriptions.Get(sub.Filter)
+	}
+	return pk
+}
+
+// OnSubscribed notes which retained messages a client is to be sent.
+func (h *hook) OnSubscribed(cl *mqtt.Client, pk packets.Packet, codes []byte) {
+	h.safely("subscribed", func() { h.s.subscribed(peerOf(cl), pk, codes) })
+}
+
+// OnPacketProcessed sends retained messages: after the SUBACK, and more as the
+// client acknowledges.
+func (h *hook) OnPacketProcessed(cl *mqtt.Client, _ packets.Packet, err error) {
+	if p := peerOf(cl); p != nil && err == nil && len(p.replays) > 0 {
+		h.safely("replay", func() { h.s.resume(p) })
+	}
+}
+
+// OnSysInfoTick frees retained messages that have expired.
+func (h *hook) OnSysInfoTick(*system.Info) {
+	h.safely("sweep", func() { h.s.retained.Sweep(time.Now()) })
 }
 
 // OnClientExpired removes the subscriptions that the library leaves behind.

@@ -27,7 +27,10 @@ type peer struct {
 	session    string
 	seated     bool // holds its client id in Server.seats
 	superseded atomic.Bool
+	willRetain bool
 	ids        packetIDs
+	existed    map[string]bool // filters of the SUBSCRIBE at hand that were subscribed before
+	replays    []replay
 }
 
 // peerOf returns the connection behind a client, nil for the inline one.
@@ -100,7 +103,7 @@ func (s *Server) sendWill(p *peer) {
 	if will.Flag == 0 || p.superseded.Load() {
 		return
 	}
-	err := s.Publish(context.Background(), Outgoing{Topic: will.TopicName, Payload: will.Payload, Retain: will.Retain})
+	err := s.Publish(context.Background(), Outgoing{Topic: will.TopicName, Payload: will.Payload, Retain: p.willRetain})
 	if err != nil {
 		s.log.Error("cannot publish a will", "error", err, "user", p.identity.Name)
 	}

@@ -20,7 +20,11 @@ func (s *Server) receive(p *peer, pk packets.Packet) (packets.Packet, error) {
 	case s.opts.ManagedPresence && s.rules.OwnPresence(p.identity, pk.TopicName):
 		return pk, packets.CodeSuccessIgnore
 	}
-	if pk.FixedHeader.Retain && !s.rules.MayRetain(p.identity, pk.TopicName) {
+	switch {
+	case !pk.FixedHeader.Retain:
+	case s.rules.MayRetain(p.identity, pk.TopicName):
+		s.keep(pk)
+	default:
 		pk.FixedHeader.Retain = false
 		pk.Properties.User = append(slices.Clone(pk.Properties.User),
 			packets.UserProperty{Key: RetainedProperty, Val: "true"})

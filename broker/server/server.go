@@ -24,6 +24,7 @@ import (
 
 	"muster/broker/server/access"
 	"muster/broker/server/guard"
+	"muster/broker/server/retain"
 )
 
 // Message is a message for headquarters. Payload and CorrelationData must not
@@ -87,7 +88,9 @@ type Server struct {
 	caps   *guard.Caps
 	seats  *seats
 	broker *mqtt.Server
-	inline *mqtt.Client
+	// retained replaces the library's own store, which capabilities turn off.
+	retained retain.Store[extras]
+	inline   *mqtt.Client
 
 	ctx    context.Context // ends when Stop begins
 	cancel context.CancelFunc
@@ -151,14 +154,15 @@ func New(cfg Config, opts Options) (*Server, error) {
 	return s, nil
 }
 
-// capabilities turn off what the design does without: topic aliases, and the
-// library's own expiry of retained messages after a day.
+// capabilities turn off what the design does without: topic aliases, the
+// library's own store of retained messages, and its expiry after a day.
 func capabilities(l Limits) *mqtt.Capabilities {
 	c := mqtt.NewDefaultServerCapabilities()
 	c.MaximumMessageExpiryInterval = 0
 	c.MaximumClientWritesPending = int32(l.WritesPending)
 	c.MaximumSessionExpiryInterval = uint32(l.SessionExpiry / time.Second)
 	c.TopicAliasMaximum = 0
+	c.RetainAvailable = 0 // not announced to clients; see package retain
 	c.Compatibilities.NoInheritedPropertiesOnAck = true
 	return c
 }
