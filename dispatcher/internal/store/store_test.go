@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -210,4 +211,53 @@ func TestWholeLifeOfARun(t *testing.T) {
 	if fmt.Sprint(kinds) != fmt.Sprint(want) {
 		t.Errorf("heard %v, want %v", kinds, want)
 	}
+}
+
+func (b *bundle) cancel() {
+	b.t.Helper()
+	if _, _, err := b.Cancel(b.t.Context(), "R", nil, task.ReasonByUser, "ada", t0); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bundle) closeRun() {
+	b.t.Helper()
+	if _, err := b.CloseRun(b.t.Context(), "R", task.ReasonExpired, t0); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bundle) closeBarrier(now time.Time) {
+	b.t.Helper()
+	snap, err := b.CloseBarrier(b.t.Context(), "R", now)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := snap.Close(); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// raw opens the file beside the store, for what no method shows.
+func (b *bundle) raw() *sql.DB {
+	b.t.Helper()
+	db, err := sql.Open("sqlite", "file:"+b.path+"?_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			b.t.Error(err)
+		}
+	})
+	return db
+}
+
+// rowsOf counts a table's rows.
+func (b *bundle) rowsOf(table string) (n int) {
+	b.t.Helper()
+	if err := b.raw().QueryRowContext(b.t.Context(), "SELECT count(*) FROM "+table).Scan(&n); err != nil {
+		b.t.Fatal(err)
+	}
+	return n
 }

@@ -19,7 +19,7 @@ import (
 	"muster/internal/task"
 )
 
-// ErrExists: the revision is complete already.
+// ErrExists says that the revision is complete already.
 var ErrExists = errors.New("already exists")
 
 // OutcomeRow is one target's row in a revision. Row is the JSON of a

@@ -7,7 +7,7 @@ import (
 	"iter"
 )
 
-// ErrNotFound: the query found no row.
+// ErrNotFound says that the query found no row.
 var ErrNotFound = errors.New("not found")
 
 // Row is one row of a query.

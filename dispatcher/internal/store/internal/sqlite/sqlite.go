@@ -148,8 +148,10 @@ func (db *DB) Close() error {
 // Pool reads with cached statements. The connections are query_only.
 type Pool struct {
 	db     *sql.DB
-	stmts  sync.Map // query text → *sql.Stmt; the texts are constants
 	closed atomic.Bool
+
+	mu    sync.RWMutex
+	stmts map[string]*sql.Stmt // by query text; the texts are constants
 }
 
 func openPool(path string, size int) (*Pool, error) {
@@ -161,13 +163,13 @@ func openPool(path string, size int) (*Pool, error) {
 	}
 	db.SetMaxOpenConns(size)
 	db.SetMaxIdleConns(min(size, defaultReaders))
-	return &Pool{db: db}, nil
+	return &Pool{db: db, stmts: map[string]*sql.Stmt{}}, nil
 }
 
 // QueryContext runs a constant query text. The caller closes the rows. It
 // returns ErrClosed when the database is closed.
 func (p *Pool) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	stmt, err := p.stmt(ctx, query)
+	stmt, err := p.stmt(ctx, query) //nolint:sqlclosecheck // kept for the next call
 	if err != nil {
 		return nil, p.explain(err)
 	}
@@ -176,18 +178,22 @@ func (p *Pool) QueryContext(ctx context.Context, query string, args ...any) (*sq
 }
 
 func (p *Pool) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
-	if cached, ok := p.stmts.Load(query); ok {
-		return cached.(*sql.Stmt), nil
+	p.mu.RLock()
+	stmt, ok := p.stmts[query]
+	p.mu.RUnlock()
+	if ok {
+		return stmt, nil
 	}
-	stmt, err := p.db.PrepareContext(ctx, query)
-	if err != nil {
-		return nil, err
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if stmt, ok := p.stmts[query]; ok {
+		return stmt, nil
 	}
-	first, loaded := p.stmts.LoadOrStore(query, stmt)
-	if loaded {
-		_ = stmt.Close() // another caller was first; its twin is kept
+	stmt, err := p.db.PrepareContext(ctx, query) //nolint:sqlclosecheck // closed with the pool
+	if err == nil {
+		p.stmts[query] = stmt
 	}
-	return first.(*sql.Stmt), nil
+	return stmt, err
 }
 
 func (p *Pool) explain(err error) error {
@@ -231,8 +237,8 @@ func resolve(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if real, err := filepath.EvalSymlinks(abs); err == nil {
-		return real, nil // one file, one lock, whatever names lead to it
+	if target, err := filepath.EvalSymlinks(abs); err == nil {
+		return target, nil // one file, one lock, whatever names lead to it
 	}
 	dir, err := filepath.EvalSymlinks(filepath.Dir(abs))
 	if err != nil {
@@ -256,7 +262,7 @@ func damaged(err error, path string) error {
 	if !errors.Is(err, ErrCorrupt) && errors.As(err, &sqliteErr) {
 		switch sqliteErr.Code() & 0xff {
 		case codes.SQLITE_CORRUPT, codes.SQLITE_NOTADB:
-			err = fmt.Errorf("%w: %v", ErrCorrupt, err)
+			err = fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
 	}
 	if !errors.Is(err, ErrCorrupt) {
