@@ -12,54 +12,54 @@ import (
 // Config is the broker's part of a configuration file. Zero values of Limits
 // mean their defaults; DefaultConfig is a whole configuration.
 type Config struct {
-	TopicRoot string    `yaml:"topicRoot"` // "muster/v1" when empty
+	TopicRoot string    `yaml:"topic_root"` // "muster/v1" when empty
 	Listeners Listeners `yaml:"listeners"`
 	// Anonymous lets anybody in under the name claimed, without a password. It
 	// is for development: every listener must be bound to a loopback address.
 	Anonymous bool   `yaml:"anonymous"`
-	UsersFile string `yaml:"usersFile"` // required unless Anonymous, refused with it
+	UsersFile string `yaml:"users_file"` // required unless Anonymous, refused with it
 	Limits    Limits `yaml:"limits"`
 }
 
 // Listeners are the ways in. One with an empty address is off.
 type Listeners struct {
 	TCP ListenerConfig `yaml:"tcp"`
-	TLS ListenerConfig `yaml:"tls"` // needs certFile and keyFile
-	WS  ListenerConfig `yaml:"ws"`  // secure when it has certFile and keyFile
+	TLS ListenerConfig `yaml:"tls"` // needs cert_file and key_file
+	WS  ListenerConfig `yaml:"ws"`  // secure when it has cert_file and key_file
 }
 
 // ListenerConfig is one way in.
 type ListenerConfig struct {
 	Address  string `yaml:"address"` // host:port
-	CertFile string `yaml:"certFile"`
-	KeyFile  string `yaml:"keyFile"`
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"`
 	// MinTLS is "1.3" (also when empty) or "1.2".
-	MinTLS string `yaml:"minTls"`
+	MinTLS string `yaml:"min_tls"`
 }
 
 // Limits protect the broker from its clients. Zero means the default named.
 type Limits struct {
 	// MaxPayloadBytes bounds one message: 1 MiB. It lies above what
 	// headquarters takes in, so that an oversize request still gets its reply.
-	MaxPayloadBytes int `yaml:"maxPayloadBytes"`
+	MaxPayloadBytes int `yaml:"max_payload_bytes"`
 	// ConnectDeadline bounds accept to CONNECT, handshakes included: 10 s.
-	ConnectDeadline time.Duration `yaml:"connectDeadline"`
+	ConnectDeadline time.Duration `yaml:"connect_deadline"`
 	// WriteDeadline bounds how long a peer may take for 16 KiB: 10 s.
-	WriteDeadline time.Duration `yaml:"writeDeadline"`
+	WriteDeadline time.Duration `yaml:"write_deadline"`
 	// WriteBufferBytes may wait to leave before a client's queue waits: 256 KiB.
-	WriteBufferBytes int `yaml:"writeBufferBytes"`
+	WriteBufferBytes int `yaml:"write_buffer_bytes"`
 	// WritesPending bounds the messages queued for one client: 256.
-	WritesPending int `yaml:"writesPending"`
+	WritesPending int `yaml:"writes_pending"`
 	// MaxConnections over all listeners: 20,000.
-	MaxConnections int `yaml:"maxConnections"`
+	MaxConnections int `yaml:"max_connections"`
 	// MaxConnectionsPerAddress, loopback apart: 512.
-	MaxConnectionsPerAddress int `yaml:"maxConnectionsPerAddress"`
+	MaxConnectionsPerAddress int `yaml:"max_connections_per_address"`
 	// MaxKeepalive is the longest silence a client may announce: 5 min. A client
 	// of version 5 is told it; an older one with none at all is left to TCP.
-	MaxKeepalive time.Duration `yaml:"maxKeepalive"`
-	// SessionExpiry bounds how long a session outlives its connection: 1 h. A
+	MaxKeepalive time.Duration `yaml:"max_keepalive"`
+	// SessionExpiry bounds how long a session outlives its connection: 24 h. A
 	// terminal under managed presence has none.
-	SessionExpiry time.Duration `yaml:"sessionExpiry"`
+	SessionExpiry time.Duration `yaml:"session_expiry"`
 }
 
 // DefaultConfig listens on 127.0.0.1:1883 and has every limit filled in. It
@@ -82,8 +82,18 @@ func (c Config) withDefaults() Config {
 	fill(&l.MaxConnections, 20_000)
 	fill(&l.MaxConnectionsPerAddress, 512)
 	fill(&l.MaxKeepalive, 5*time.Minute)
-	fill(&l.SessionExpiry, time.Hour)
+	fill(&l.SessionExpiry, 24*time.Hour)
 	return c
+}
+
+// Files returns where the names of files stand, for a program that resolves
+// them against the folder of its configuration file. Empty ones are not used.
+func (c *Config) Files() []*string {
+	return []*string{
+		&c.UsersFile,
+		&c.Listeners.TLS.CertFile, &c.Listeners.TLS.KeyFile,
+		&c.Listeners.WS.CertFile, &c.Listeners.WS.KeyFile,
+	}
 }
 
 func fill[T comparable](field *T, value T) {
@@ -94,7 +104,7 @@ func fill[T comparable](field *T, value T) {
 }
 
 // FieldError says which key of a configuration is wrong and why. Key is its
-// path, such as "limits.maxKeepalive".
+// path, such as "limits.max_keepalive".
 type FieldError struct {
 	Key     string
 	Problem string
@@ -107,16 +117,16 @@ func (e *FieldError) Error() string { return e.Key + ": " + e.Problem }
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	if !protocol.ValidRoot(c.TopicRoot) {
-		return &FieldError{"topicRoot", fmt.Sprintf("%q is not a topic root such as %q", c.TopicRoot, protocol.DefaultRoot)}
+		return &FieldError{"topic_root", fmt.Sprintf("%q is not a topic root such as %q", c.TopicRoot, protocol.DefaultRoot)}
 	}
 	if err := c.Listeners.validate(c.Anonymous); err != nil {
 		return err
 	}
 	switch {
 	case c.Anonymous && c.UsersFile != "":
-		return &FieldError{"usersFile", "cannot be combined with anonymous: true"}
+		return &FieldError{"users_file", "cannot be combined with anonymous: true"}
 	case !c.Anonymous && c.UsersFile == "":
-		return &FieldError{"usersFile", "is missing: nobody could log in"}
+		return &FieldError{"users_file", "is missing: nobody could log in"}
 	}
 	return c.Limits.validate()
 }
@@ -154,14 +164,14 @@ func (c ListenerConfig) validateTLS(name, key string) error {
 	has := c.CertFile != "" || c.KeyFile != ""
 	switch {
 	case name == "tcp" && has:
-		return &FieldError{key + ".certFile", "a plain listener has no certificate: use listeners.tls"}
+		return &FieldError{key + ".cert_file", "a plain listener has no certificate: use listeners.tls"}
 	case (name == "tls" || has) && c.CertFile == "":
-		return &FieldError{key + ".certFile", "is missing"}
+		return &FieldError{key + ".cert_file", "is missing"}
 	case (name == "tls" || has) && c.KeyFile == "":
-		return &FieldError{key + ".keyFile", "is missing"}
+		return &FieldError{key + ".key_file", "is missing"}
 	}
 	if _, err := tlsVersion(c.MinTLS); err != nil {
-		return &FieldError{key + ".minTls", err.Error()}
+		return &FieldError{key + ".min_tls", err.Error()}
 	}
 	return nil
 }
@@ -186,11 +196,11 @@ func (l Limits) validate() error {
 		key            string
 		value, low, hi int
 	}{
-		{"maxPayloadBytes", l.MaxPayloadBytes, 1 << 10, 64 << 20},
-		{"writeBufferBytes", l.WriteBufferBytes, 4 << 10, 64 << 20},
-		{"writesPending", l.WritesPending, 16, 65_536},
-		{"maxConnections", l.MaxConnections, 1, 1_000_000},
-		{"maxConnectionsPerAddress", l.MaxConnectionsPerAddress, 1, 1_000_000},
+		{"max_payload_bytes", l.MaxPayloadBytes, 1 << 10, 64 << 20},
+		{"write_buffer_bytes", l.WriteBufferBytes, 4 << 10, 64 << 20},
+		{"writes_pending", l.WritesPending, 16, 65_536},
+		{"max_connections", l.MaxConnections, 1, 1_000_000},
+		{"max_connections_per_address", l.MaxConnectionsPerAddress, 1, 1_000_000},
 	} {
 		if f.value < f.low || f.value > f.hi {
 			return &FieldError{"limits." + f.key, fmt.Sprintf("%d is not between %d and %d", f.value, f.low, f.hi)}
@@ -200,10 +210,10 @@ func (l Limits) validate() error {
 		key            string
 		value, low, hi time.Duration
 	}{
-		{"connectDeadline", l.ConnectDeadline, 100 * time.Millisecond, time.Minute},
-		{"writeDeadline", l.WriteDeadline, 100 * time.Millisecond, 5 * time.Minute},
-		{"maxKeepalive", l.MaxKeepalive, 5 * time.Second, 12 * time.Hour},
-		{"sessionExpiry", l.SessionExpiry, time.Second, 7 * 24 * time.Hour},
+		{"connect_deadline", l.ConnectDeadline, 100 * time.Millisecond, time.Minute},
+		{"write_deadline", l.WriteDeadline, 100 * time.Millisecond, 5 * time.Minute},
+		{"max_keepalive", l.MaxKeepalive, 5 * time.Second, 12 * time.Hour},
+		{"session_expiry", l.SessionExpiry, time.Second, 7 * 24 * time.Hour},
 	} {
 		if f.value < f.low || f.value > f.hi {
 			return &FieldError{"limits." + f.key, fmt.Sprintf("%v is not between %v and %v", f.value, f.low, f.hi)}

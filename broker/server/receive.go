@@ -1,16 +1,8 @@
 package server
 
 import (
-	"slices"
-
 	"github.com/mochi-mqtt/server/v2/packets"
 )
-
-// RetainedProperty is the user property, with value "true", on a message that
-// its sender published retained although it may not. Such a message is
-// delivered once to who is subscribed, and never stored. Clients below version
-// 5 see no property.
-const RetainedProperty = "muster-retained"
 
 // receive decides about a message whose topic its sender may publish to.
 func (s *Server) receive(p *peer, pk packets.Packet) (packets.Packet, error) {
@@ -20,14 +12,11 @@ func (s *Server) receive(p *peer, pk packets.Packet) (packets.Packet, error) {
 	case s.opts.ManagedPresence && s.rules.OwnPresence(p.identity, pk.TopicName):
 		return pk, packets.CodeSuccessIgnore
 	}
-	switch {
-	case !pk.FixedHeader.Retain:
-	case s.rules.MayRetain(p.identity, pk.TopicName):
+	// A retained message that may not be kept is delivered like any other: a
+	// subscription with "retain as published" still shows the flag, by which a
+	// dispatcher on the other side of the wire knows a retained command.
+	if pk.FixedHeader.Retain && s.rules.MayRetain(p.identity, pk.TopicName) {
 		s.keep(pk)
-	default:
-		pk.FixedHeader.Retain = false
-		pk.Properties.User = append(slices.Clone(pk.Properties.User),
-			packets.UserProperty{Key: RetainedProperty, Val: "true"})
 	}
 	return pk, nil
 }

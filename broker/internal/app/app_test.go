@@ -1,0 +1,114 @@
+package app_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"muster/broker/internal/app"
+	"muster/broker/server/users"
+)
+
+func TestShippedConfigurationLoads(t *testing.T) {
+	cfg, err := app.LoadConfig("../../../configs/broker.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Broker.Anonymous || cfg.Broker.Listeners.TCP.Address != "127.0.0.1:1883" {
+		t.Errorf("not the safe defaults: %+v", cfg.Broker)
+	}
+	book, err := users.Load(cfg.Broker.UsersFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if book.Len() != 0 {
+		t.Errorf("%d users with a password that everybody knows", book.Len())
+	}
+}
+
+func TestWrongConfigurationNamesFileLineAndKey(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"unknown key":     {"broker:\n  anonymous: true\n  colour: red\n", `broker.yaml:3: unknown field "colour"`},
+		"wrong kind":      {"broker:\n  anonymous: maybe\n", "broker.yaml:2: "},
+		"missing unit":    {"broker:\n  anonymous: true\n  limits:\n    max_keepalive: 300\n", "broker.yaml:4: "},
+		"out of range":    {"broker:\n  anonymous: true\n  limits:\n    max_keepalive: 1s\n", "broker.yaml:4: broker.limits.max_keepalive: 1s is not between 5s and 12h0m0s"},
+		"no users":        {"broker:\n  anonymous: false\n", "broker.yaml: broker.users_file: is missing"},
+		"both":            {"broker:\n  anonymous: true\n  users_file: u\n", "broker.yaml:3: broker.users_file: cannot be combined"},
+		"open anonymous":  {"broker:\n  anonymous: true\n  listeners:\n    tcp:\n      address: 0.0.0.0:1883\n", "broker.yaml:5: broker.listeners.tcp.address: \"0.0.0.0:1883\" is not a loopback"},
+		"every interface": {"broker:\n  anonymous: true\n  listeners:\n    tcp:\n      address: :1883\n", "broker.yaml:5: broker.listeners.tcp.address"},
+		"root":            {"broker:\n  anonymous: true\n  topic_root: a/+/b\n", "broker.yaml:3: broker.topic_root"},
+		"log":             {"broker:\n  anonymous: true\nlog:\n  format: xml\n", `broker.yaml:4: log.format: "xml" is neither json nor text`},
+		"not yaml":        {"broker: [\n", "broker.yaml:"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "broker.yaml")
+			if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := app.LoadConfig(path)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestHashPasswordPrintsWhatAUsersFileTakes(t *testing.T) {
+	var out, errs bytes.Buffer
+	if code := app.Run(t.Context(), "v1", []string{"hash-password"}, strings.NewReader("correct horse\r\n"), &out, &errs); code != 0 {
+		t.Fatalf("exit %d: %s", code, errs.String())
+	}
+	hash, err := users.ParseHash(strings.TrimSpace(out.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !hash.Matches([]byte("correct horse")) || hash.Matches([]byte("correct horse\r")) {
+		t.Error("the hash is not of the password without its line break")
+	}
+	for _, short := range []string{"", "\n", "1234567\n"} {
+		if code := app.Run(t.Context(), "v1", []string{"hash-password"}, strings.NewReader(short), &out, &errs); code != 1 {
+			t.Errorf("%q: exit %d", short, code)
+		}
+	}
+}
+
+func TestRunServesUntilSignalled(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "broker.yaml")
+	text := "broker:\n  anonymous: true\n  listeners:\n    tcp:\n      address: 127.0.0.1:0\nlog:\n  format: text\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	started := &startedWriter{seen: cancel}
+	if code := app.Run(ctx, "v1", []string{"-config", path}, nil, nil, started); code != 0 {
+		t.Fatalf("exit %d: %s", code, started.String())
+	}
+	if !strings.Contains(started.String(), "broker stops") {
+		t.Errorf("log: %s", started.String())
+	}
+}
+
+// startedWriter calls seen once the program says that it started.
+type startedWriter struct {
+	bytes.Buffer
+	seen func()
+}
+
+func (w *startedWriter) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("broker started")) {
+		w.seen()
+	}
+	return w.Buffer.Write(p)
+}
+
+func TestMisuse(t *testing.T) {
+	var out, errs bytes.Buffer
+	for want, args := range map[int][]string{2: {"frobnicate"}, 1: {"-config", filepath.Join(t.TempDir(), "none.yaml")}, 0: {"-version"}} {
+		if code := app.Run(t.Context(), "v1", args, nil, &out, &errs); code != want {
+			t.Errorf("%q: exit %d, want %d", args, code, want)
+		}
+	}
+}
