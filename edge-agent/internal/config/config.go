@@ -179,7 +179,8 @@ func (c *Config) checkRefuse(file *settings.File) error {
 }
 
 func (c *Config) checkExecutors(file *settings.File) error {
-	seen := map[protocol.JobVersion]bool{{Type: CollectLog, Version: CollectLogVersion}: true}
+	// A program for collect_log takes the place of the built-in one.
+	seen := map[protocol.JobVersion]bool{}
 	for i, e := range c.Executors {
 		at := func(key string) string { return fmt.Sprintf("$.executors[%d].%s", i, key) }
 		job := protocol.JobVersion{Type: e.Type, Version: e.Version}
