@@ -1,0 +1,205 @@
+// Package barrier ends what a run waits for: it closes each run's barrier at
+// the deadline, or earlier when everything is settled, judges every target,
+// keeps the judgement as a revision, adds revisions as accepted answers come
+// late, publishes the report files and the retained summary of each, and closes
+// the run when the make-up window is over.
+//
+// It never moves a task and never changes a judgement: the outcome at the
+// barrier stays, and a target's final outcome moves once, forward. It waits by
+// one timer, holds up no change of the store, and keeps nothing that the store
+// does not hold: after a restart the same revisions become the same files.
+package barrier
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"muster/dispatcher/internal/store"
+	"muster/dispatcher/internal/transport"
+	"muster/internal/protocol"
+	"muster/internal/task"
+)
+
+const (
+	// quiet is how long no late answer must come before a revision is made:
+	// stores that return together share one.
+	quiet = 2 * time.Second
+	// longest bounds the wait for quiet, counted from the first late answer.
+	longest = 15 * time.Second
+)
+
+// Runs is what the barrier asks of runs.
+type Runs interface {
+	ListOpenRuns(ctx context.Context) ([]store.Run, error)
+	GetRun(ctx context.Context, runID string) (store.Run, error)
+	CountTasks(ctx context.Context, runID string) (map[task.Status]int, int, error)
+	CloseRun(ctx context.Context, runID string, reason task.Reason, now time.Time) ([]store.Task, error)
+}
+
+// Snapshots gives pinned views of a run. CloseBarrier marks the barrier closed
+// and pins what then was.
+type Snapshots interface {
+	CloseBarrier(ctx context.Context, runID string, now time.Time) (Snapshot, error)
+	Snapshot(ctx context.Context, runID string) (Snapshot, error)
+}
+
+// Snapshot is one pinned view: every task of the run with what is known of it,
+// by store id. It must be closed.
+type Snapshot interface {
+	Candidates() iter.Seq2[store.Candidate, error]
+	Close() error
+}
+
+// Revisions stores revisions and reads them back.
+type Revisions interface {
+	LateChanges(ctx context.Context, runID string) (int, error)
+	AddRevision(ctx context.Context, rev store.NewRevision, now time.Time) error
+	LoadRows(ctx context.Context, runID string, revision int) iter.Seq2[store.OutcomeRow, error]
+}
+
+// Publications keeps which revisions are published as which files.
+type Publications interface {
+	ListRevisions(ctx context.Context, runID string) ([]store.Revision, error)
+	UnpublishedRevisions(ctx context.Context) ([]store.Revision, error)
+	MarkPublished(ctx context.Context, runID string, revision int, files []protocol.ManifestFile, now time.Time) error
+}
+
+// Reporter builds, checks and writes a revision's report. Rows are the JSON of
+// one protocol.StoreRow each, by store id, and may be iterated again.
+type Reporter interface {
+	Build(head protocol.ReportHead, rows, previous iter.Seq2[json.RawMessage, error]) (protocol.ReportHead, error)
+	Check(head protocol.ReportHead, rows iter.Seq2[json.RawMessage, error]) error
+	Formats() []protocol.FileFormat
+	Write(w io.Writer, ext string, head protocol.ReportHead, rows iter.Seq2[json.RawMessage, error]) error
+}
+
+// Deps are what the barrier works with.
+type Deps struct {
+	Runs         Runs
+	Snapshots    Snapshots
+	Revisions    Revisions
+	Publications Publications
+	Reporter     Reporter
+	Sender       *transport.Sender
+	Now          func() time.Time
+	Log          *slog.Logger
+	// Alarm is told once of each trouble that needs a person: kind is a level
+	// of an alarm's topic. It may be nil.
+	Alarm func(kind, runID string, err error)
+}
+
+// Config says where reports go and how long late answers are gathered.
+type Config struct {
+	Folder   string         // of the report files; made when it is missing
+	Location *time.Location // headquarters' zone; nil is UTC
+	Quiet    time.Duration  // without late answers before a revision; 0 is 2 s
+	Longest  time.Duration  // from the first late answer to a revision; 0 is 15 s
+}
+
+// Barrier is the step. Create it with New; it is safe for concurrent use.
+type Barrier struct {
+	deps Deps
+	cfg  Config
+
+	mu    sync.Mutex
+	inbox []func() // run by the loop, which alone touches runs and clock
+	wake  chan struct{}
+
+	runs  map[string]*run
+	clock clock
+
+	judging chan struct{} // a slot for each run that is judged at a time
+	writing chan struct{} // one revision is written at a time
+
+	folder *folder
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+}
+
+// New returns a barrier that is not yet started.
+func New(deps Deps, cfg Config) *Barrier {
+	if cfg.Location == nil {
+		cfg.Location = time.UTC
+	}
+	if cfg.Quiet == 0 {
+		cfg.Quiet = quiet
+	}
+	if cfg.Longest == 0 {
+		cfg.Longest = longest
+	}
+	if deps.Alarm == nil {
+		deps.Alarm = func(string, string, error) {}
+	}
+	// Two judged at a time keep a short run from waiting behind a long one;
+	// each holds one of the store's readers.
+	return &Barrier{deps: deps, cfg: cfg, wake: make(chan struct{}, 1), runs: map[string]*run{},
+		judging: make(chan struct{}, 2), writing: make(chan struct{}, 1)}
+}
+
+// Start takes up every run that is not closed and every revision that is not
+// published; a barrier whose deadline has passed closes at once. It returns
+// once deadlines are kept.
+func (b *Barrier) Start(ctx context.Context) error {
+	if err := os.MkdirAll(b.cfg.Folder, folderMode); err != nil {
+		return fmt.Errorf("cannot make the report folder: %w", err)
+	}
+	root, err := os.OpenRoot(b.cfg.Folder)
+	if err != nil {
+		return fmt.Errorf("cannot open the report folder: %w", err)
+	}
+	b.folder = newFolder(root)
+	if err := b.rebuild(ctx); err != nil {
+		_ = root.Close()
+		return err
+	}
+	loop, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	b.cancel = cancel
+	b.work.Go(func() { b.loop(loop) })
+	return nil
+}
+
+// Stop ends all work and waits for it. It may be called twice, or before Start.
+func (b *Barrier) Stop() {
+	if b.cancel == nil {
+		return
+	}
+	b.cancel()
+	b.work.Wait()
+	_ = b.folder.root.Close()
+}
+
+// Changed takes changes from the store's feed and returns at once.
+func (b *Barrier) Changed(changes []store.Change) {
+	kept := slices.Clone(changes)
+	b.post(func() {
+		for i := range kept {
+			b.apply(&kept[i])
+		}
+	})
+}
+
+func (b *Barrier) post(f func()) {
+	b.mu.Lock()
+	b.inbox = append(b.inbox, f)
+	b.mu.Unlock()
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (b *Barrier) take() []func() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	list := b.inbox
+	b.inbox = nil
+	return list
+}

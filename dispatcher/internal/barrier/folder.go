@@ -1,0 +1,139 @@
+package barrier
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"runtime"
+
+	"muster/internal/protocol"
+)
+
+const (
+	folderMode = 0o755 // reports are shared for reading
+	fileMode   = 0o644
+	bufferSize = 64 << 10
+)
+
+// errTaken: another file already has the name. Published bytes never change.
+var errTaken = errors.New("a different file has this name")
+
+// folder writes files that are either whole or not there, and never leaves
+// its root, whatever a name holds.
+type folder struct{ root *os.Root }
+
+func newFolder(root *os.Root) *folder { return &folder{root: root} }
+
+// put writes dir/name: to a temporary file beside it, synced, renamed, and the
+// folder synced. A file of that name with the same bytes is kept, one with
+// other bytes is errTaken.
+func (f *folder) put(dir, name string, format protocol.FileFormat, write func(io.Writer) error) (protocol.ManifestFile, error) {
+	file := protocol.ManifestFile{Name: name, MediaType: format.MediaType, Rules: format.Rules}
+	if err := f.root.MkdirAll(dir, folderMode); err != nil {
+		return file, fmt.Errorf("cannot make folder %s: %w", dir, err)
+	}
+	target, temporary := path.Join(dir, name), path.Join(dir, "."+name+".tmp")
+	var err error
+	if file.Bytes, file.SHA256, err = f.writeSynced(temporary, write); err != nil {
+		_ = f.root.Remove(temporary)
+		return file, fmt.Errorf("cannot write %s: %w", target, err)
+	}
+	switch sum, err := f.sum(target); {
+	case errors.Is(err, fs.ErrNotExist):
+		err = f.root.Rename(temporary, target)
+		if err == nil {
+			err = f.syncFolders(dir)
+		}
+		if err != nil {
+			return file, fmt.Errorf("cannot put %s in its place: %w", target, err)
+		}
+	case err != nil:
+		return file, fmt.Errorf("cannot read %s: %w", target, err)
+	case sum != file.SHA256:
+		_ = f.root.Remove(temporary)
+		return file, fmt.Errorf("cannot write %s: %w", target, errTaken)
+	default:
+		if err := f.root.Remove(temporary); err != nil {
+			return file, fmt.Errorf("cannot remove %s: %w", temporary, err)
+		}
+	}
+	return file, nil
+}
+
+func (f *folder) writeSynced(name string, write func(io.Writer) error) (size int64, sum string, err error) {
+	file, err := f.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() {
+		if closeErr := file.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	hash := sha256.New()
+	counted := &counter{w: io.MultiWriter(file, hash)}
+	out := bufio.NewWriterSize(counted, bufferSize)
+	if err := write(out); err != nil {
+		return 0, "", err
+	}
+	if err := out.Flush(); err != nil {
+		return 0, "", err
+	}
+	return counted.n, hex.EncodeToString(hash.Sum(nil)), file.Sync()
+}
+
+func (f *folder) sum(name string) (string, error) {
+	file, err := f.root.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = file.Close() }()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, file); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+// syncFolders makes the names in dir and in the folders above it durable.
+// Windows has no such call and needs none.
+func (f *folder) syncFolders(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	for {
+		if err := f.syncFolder(dir); err != nil || dir == "." {
+			return err
+		}
+		dir = path.Dir(dir)
+	}
+}
+
+func (f *folder) syncFolder(dir string) error {
+	opened, err := f.root.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = opened.Sync()
+	if closeErr := opened.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}

@@ -1,0 +1,176 @@
+package barrier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"muster/dispatcher/internal/store"
+	"muster/internal/task"
+)
+
+// rebuild fills the clock from the store.
+func (b *Barrier) rebuild(ctx context.Context) error {
+	open, err := b.deps.Runs.ListOpenRuns(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot list the open runs: %w", err)
+	}
+	for i := range open {
+		r := newRun(&open[i])
+		b.runs[r.id] = r
+		if _, r.open, err = b.deps.Runs.CountTasks(ctx, r.id); err != nil {
+			return fmt.Errorf("cannot count the tasks of run %s: %w", r.id, err)
+		}
+		if r.revision == 0 {
+			continue
+		}
+		// The broker may have lost the retained summary.
+		r.published = r.revision - 1
+		late, err := b.deps.Revisions.LateChanges(ctx, r.id)
+		if err != nil {
+			return fmt.Errorf("cannot count the late answers of run %s: %w", r.id, err)
+		}
+		if late > 0 {
+			r.lateFirst = b.deps.Now().Add(-b.cfg.Longest) // they waited long enough
+			r.lateLast = r.lateFirst
+		}
+	}
+	waiting, err := b.deps.Publications.UnpublishedRevisions(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot list the unpublished revisions: %w", err)
+	}
+	for _, rev := range waiting {
+		r := b.runs[rev.RunID]
+		if r == nil {
+			closed, err := b.deps.Runs.GetRun(ctx, rev.RunID)
+			if err != nil {
+				return fmt.Errorf("cannot get run %s: %w", rev.RunID, err)
+			}
+			r = newRun(&closed)
+			b.runs[r.id] = r
+		}
+		r.published = min(r.published, rev.Revision-1)
+	}
+	return nil
+}
+
+// loop alone touches runs and clock, and does nothing that takes long.
+func (b *Barrier) loop(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for _, r := range b.runs {
+		b.arrange(r)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-b.wake:
+			for _, f := range b.take() {
+				f()
+			}
+		}
+		b.startDue(ctx)
+		timer.Stop()
+		if len(b.clock) > 0 {
+			timer.Reset(min(max(b.clock[0].due.Sub(b.deps.Now()), 0), nap))
+		}
+	}
+}
+
+// apply notes one change of the store.
+func (b *Barrier) apply(c *store.Change) {
+	r := b.runs[c.RunID]
+	if r == nil {
+		if c.Kind != store.RunCreated || c.Run == nil {
+			return
+		}
+		r = newRun(c.Run)
+		b.runs[r.id] = r
+	}
+	switch c.Kind {
+	case store.RunCreated:
+	case store.TaskMoved:
+		b.applyMove(r, c)
+	case store.RevisionReady:
+		r.revision = max(r.revision, c.Revision)
+	case store.RunClosed:
+		r.closed = true
+	}
+	b.arrange(r)
+}
+
+func (b *Barrier) applyMove(r *run, c *store.Change) {
+	if c.Task == nil || c.From.Settled || !c.Task.State.Settled {
+		return
+	}
+	r.open--
+	r.moves++
+	if c.Late && c.Task.State.Status != task.Cancelled {
+		r.lateSeen++
+		r.lateLast = b.deps.Now()
+		if r.lateFirst.IsZero() {
+			r.lateFirst = r.lateLast
+		}
+	}
+}
+
+// arrange puts the run where it belongs in the clock, or lets it go when
+// nothing is left to do.
+func (b *Barrier) arrange(r *run) {
+	what, due := r.next(&b.cfg)
+	waiting := what != none
+	if publish, at := r.unpublished(); publish && (!waiting || at.Before(due)) {
+		waiting, due = true, at
+	}
+	b.clock.set(r, due, waiting)
+	if r.closed && r.index < 0 && !r.state.busy && !r.output.busy {
+		delete(b.runs, r.id)
+	}
+}
+
+func (b *Barrier) startDue(ctx context.Context) {
+	now := b.deps.Now()
+	for len(b.clock) > 0 && !b.clock[0].due.After(now) {
+		r := b.clock[0]
+		if what, at := r.next(&b.cfg); what != none && !at.After(now) {
+			b.startErrand(ctx, r, &r.state, "barrier_stuck", b.stateWork(ctx, r, what))
+		}
+		if publish, at := r.unpublished(); publish && !at.After(now) {
+			b.startErrand(ctx, r, &r.output, "report_not_published", b.outputWork(ctx, r))
+		}
+		b.arrange(r)
+	}
+}
+
+// startErrand does the work in its own goroutine and tells the loop; work
+// returns what the loop is to note. Failed work is tried again, and a series of
+// failures raises one alarm.
+func (b *Barrier) startErrand(ctx context.Context, r *run, e *errand, alarm string, work func() (func(), error)) {
+	e.busy = true
+	first := e.failures == 0
+	b.work.Go(func() {
+		note, err := work()
+		if ctx.Err() != nil || errors.Is(err, store.ErrClosed) {
+			return
+		}
+		if err != nil {
+			b.deps.Log.Error("work on a run failed and will be tried again", "run_id", r.id, "alarm", alarm, "error", err)
+			if first {
+				b.deps.Alarm(alarm, r.id, err)
+			}
+		}
+		b.post(func() {
+			e.busy = false
+			if err != nil {
+				e.failed(b.deps.Now())
+			} else {
+				e.succeeded()
+				note()
+			}
+			b.arrange(r)
+		})
+	})
+}

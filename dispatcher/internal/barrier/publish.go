@@ -1,0 +1,171 @@
+package barrier
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"path"
+	"path/filepath"
+
+	"muster/dispatcher/internal/store"
+	"muster/dispatcher/internal/transport"
+	"muster/internal/protocol"
+	"muster/internal/task"
+)
+
+// missingShown bounds the store ids in a summary, which must stay small enough
+// to be retained for every run.
+const missingShown = 100
+
+// outputWork prepares the publication of the run's next revision.
+func (b *Barrier) outputWork(ctx context.Context, r *run) func() (func(), error) {
+	id, revision := r.id, r.published+1
+	return func() (func(), error) {
+		err := b.publish(ctx, id, revision)
+		return func() { r.published = max(r.published, revision) }, err
+	}
+}
+
+// publish brings one revision out: files, then the mark in the store, then the
+// retained summary. Everything is made from the store alone, so that whatever
+// was lost on the way is made again with the same bytes. A revision that was
+// marked before has only its summary sent again.
+func (b *Barrier) publish(ctx context.Context, id string, revision int) error {
+	if !enter(ctx, b.writing) {
+		return ctx.Err()
+	}
+	defer leave(b.writing)
+	run, rev, err := b.find(ctx, id, revision)
+	if err != nil {
+		return err
+	}
+	rows, previous := b.rows(ctx, id, revision), b.rows(ctx, id, revision-1)
+	if revision == 1 {
+		previous = nil
+	}
+	head, err := b.deps.Reporter.Build(b.facts(&run, &rev), rows, previous)
+	if err != nil {
+		return err
+	}
+	files := rev.Files
+	if rev.PublishedAt.IsZero() {
+		if err := b.deps.Reporter.Check(head, rows); err != nil {
+			return err
+		}
+		if files, err = b.writeFiles(head, rows); err != nil {
+			return err
+		}
+		if err := b.deps.Publications.MarkPublished(ctx, id, revision, files, b.deps.Now()); err != nil {
+			return fmt.Errorf("cannot mark revision %d of run %s as published: %w", revision, id, err)
+		}
+		b.deps.Log.Info("revision published", "run_id", id, "revision", revision, "verdict", head.Verdict, "files", len(files))
+	}
+	return b.summarise(ctx, head, files)
+}
+
+func (b *Barrier) find(ctx context.Context, id string, revision int) (store.Run, store.Revision, error) {
+	run, err := b.deps.Runs.GetRun(ctx, id)
+	if err != nil {
+		return run, store.Revision{}, err
+	}
+	list, err := b.deps.Publications.ListRevisions(ctx, id)
+	if err != nil {
+		return run, store.Revision{}, err
+	}
+	for _, rev := range list {
+		if rev.Revision == revision {
+			return run, rev, nil
+		}
+	}
+	return run, store.Revision{}, fmt.Errorf("cannot publish revision %d of run %s: %w", revision, id, store.ErrNotFound)
+}
+
+// facts is the head of a report as far as the run and the revision know it.
+func (b *Barrier) facts(run *store.Run, rev *store.Revision) protocol.ReportHead {
+	zone := b.cfg.Location
+	return protocol.ReportHead{
+		RunID: run.RunID, Job: run.Job, JobVersion: run.JobVersion, Input: run.Input,
+		RequestedBy: run.RequestedBy, Reason: run.Reason,
+		Revision: rev.Revision, RevisionWhy: protocol.RevisionWhy(rev.Why), Quorum: run.Policy.Quorum,
+		CreatedAt: in(protocol.At(run.CreatedAt), zone), BarrierAt: in(protocol.At(run.BarrierAt), zone),
+		AsOf: in(protocol.At(rev.AsOf), zone), TimeZone: zone.String(),
+		Targets: run.Targets, Columns: run.Columns,
+	}
+}
+
+func (b *Barrier) rows(ctx context.Context, id string, revision int) iter.Seq2[json.RawMessage, error] {
+	return func(yield func(json.RawMessage, error) bool) {
+		for row, err := range b.deps.Revisions.LoadRows(ctx, id, revision) {
+			if !yield(row.Row, err) {
+				return
+			}
+		}
+	}
+}
+
+// place is where the files of a revision go: the month's folder, and the stem
+// that all revisions of a run share but for its end.
+func (b *Barrier) place(head *protocol.ReportHead) (dir, stem string, err error) {
+	if !protocol.ValidID(head.RunID) || !protocol.ValidID(head.Job) {
+		return "", "", fmt.Errorf("cannot name a file after run %q and job %q", head.RunID, head.Job)
+	}
+	at := head.CreatedAt
+	return at.Format("2006/01"), fmt.Sprintf("%s_%s_%s_r%d", at.Format("20060102-1504"), head.Job, head.RunID, head.Revision), nil
+}
+
+// writeFiles writes every format and, last, the manifest.
+func (b *Barrier) writeFiles(head protocol.ReportHead, rows iter.Seq2[json.RawMessage, error]) ([]protocol.ManifestFile, error) {
+	dir, stem, err := b.place(&head)
+	if err != nil {
+		return nil, err
+	}
+	var files []protocol.ManifestFile
+	for _, format := range b.deps.Reporter.Formats() {
+		file, err := b.folder.put(dir, stem+"."+format.Ext, format, func(w io.Writer) error {
+			return b.deps.Reporter.Write(w, format.Ext, head, rows)
+		})
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file)
+	}
+	manifest, err := protocol.Encode(protocol.Manifest{Schema: protocol.ManifestSchema, RunID: head.RunID, Job: head.Job,
+		Revision: head.Revision, Reason: head.RevisionWhy, Supersedes: head.Supersedes, AsOf: head.AsOf, Files: files})
+	if err != nil {
+		return nil, err
+	}
+	file, err := b.folder.put(dir, stem+"_manifest.json", protocol.FileFormat{MediaType: "application/json"}, func(w io.Writer) error {
+		_, err := w.Write(append(manifest, '\n'))
+		return err
+	})
+	return append(files, file), err
+}
+
+// summarise publishes the retained summary.
+func (b *Barrier) summarise(ctx context.Context, head protocol.ReportHead, files []protocol.ManifestFile) error {
+	missing := make([]string, 0, min(head.Targets, missingShown))
+	for row, err := range b.deps.Revisions.LoadRows(ctx, head.RunID, head.Revision) {
+		if err != nil {
+			return fmt.Errorf("cannot summarise run %s: %w", head.RunID, err)
+		}
+		if row.Outcome != task.OutcomeSucceeded {
+			missing = append(missing, row.StoreID)
+		}
+		if len(missing) == missingShown {
+			break
+		}
+	}
+	dir, _, err := b.place(&head)
+	if err != nil {
+		return err
+	}
+	summary := protocol.Summary{
+		Meta: b.deps.Sender.Meta(), RunID: head.RunID, Job: head.Job, Revision: head.Revision, Verdict: head.Verdict,
+		AsOf: head.AsOf, BarrierAt: head.BarrierAt, Targets: head.Targets, Counts: head.Counts, Missing: missing,
+		Folder: path.Join(filepath.Base(b.cfg.Folder), dir), Files: files, Text: head.Text, TextZh: head.TextZh,
+	}
+	topic := b.deps.Sender.Topics().Run(head.RunID, protocol.RunSummary)
+	return b.deps.Sender.JSON(ctx, topic, summary, transport.Options{Retain: true})
+}
