@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -93,20 +92,22 @@ type lineError struct {
 // Error gives key and reason, without the line.
 func (e *lineError) Error() string { return e.say }
 
-// Load reads every *.yaml in dir. A schema is a file beside the job's, or else
-// one of schemas, by its bare name. The first fault of any file is returned as
-// "file:line: key: reason", for a job that is read wrongly would run wrongly.
-func Load(dir string, schemas fs.FS) (*Registry, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+// Load reads every *.yaml of the folder, which is called dir in errors. A schema
+// is a file beside the job's, or else one of schemas, by its bare name. The first
+// fault of any file is returned as "file:line: key: reason", for a job that is
+// read wrongly would run wrongly.
+func Load(dir string, folder, schemas fs.FS) (*Registry, error) {
+	names, err := fs.Glob(folder, "*.yaml")
 	if err != nil {
 		return nil, fmt.Errorf("cannot list jobs in %s: %w", dir, err)
 	}
-	if len(files) == 0 {
+	if len(names) == 0 {
 		return nil, fmt.Errorf("cannot load jobs: %s holds no *.yaml", dir)
 	}
-	specs, from := make([]Spec, 0, len(files)), map[string]string{}
-	for _, file := range files {
-		spec, err := loadFile(file, schemas)
+	specs, from := make([]Spec, 0, len(names)), map[string]string{}
+	for _, name := range names {
+		file := filepath.Join(dir, name)
+		spec, err := loadFile(file, folder, schemas)
 		if err != nil {
 			return nil, fmt.Errorf("cannot load job: %w", err)
 		}
@@ -119,8 +120,8 @@ func Load(dir string, schemas fs.FS) (*Registry, error) {
 	return NewRegistry(specs...), nil
 }
 
-func loadFile(file string, schemas fs.FS) (Spec, error) {
-	data, err := os.ReadFile(file)
+func loadFile(file string, folder, schemas fs.FS) (Spec, error) {
+	data, err := fs.ReadFile(folder, filepath.Base(file))
 	if err != nil {
 		return Spec{}, err
 	}
@@ -143,8 +144,8 @@ func loadFile(file string, schemas fs.FS) (Spec, error) {
 	if doc.Version.line == 0 {
 		c.refuse(0, "version", "is missing")
 	}
-	spec.Input = c.schema("input_schema", doc.InputSchema, schemas)
-	spec.Output = c.schema("output_schema", doc.OutputSchema, schemas)
+	spec.Input = c.schema("input_schema", doc.InputSchema, folder, schemas)
+	spec.Output = c.schema("output_schema", doc.OutputSchema, folder, schemas)
 	return spec, c.err
 }
 
@@ -272,7 +273,7 @@ func (c *checker) columns(docs []column) []protocol.Column {
 	return columns
 }
 
-func (c *checker) schema(key string, s setting[string], schemas fs.FS) *schema.Schema {
+func (c *checker) schema(key string, s setting[string], folder, schemas fs.FS) *schema.Schema {
 	name := required(c, key, s)
 	if name == "" {
 		return nil
@@ -281,7 +282,7 @@ func (c *checker) schema(key string, s setting[string], schemas fs.FS) *schema.S
 		c.refuse(s.line, key, "must be a file name without a folder")
 		return nil
 	}
-	data, err := os.ReadFile(filepath.Join(filepath.Dir(c.file), name))
+	data, err := fs.ReadFile(folder, name)
 	if errors.Is(err, fs.ErrNotExist) && schemas != nil {
 		data, err = fs.ReadFile(schemas, name)
 	}

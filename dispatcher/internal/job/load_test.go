@@ -37,7 +37,7 @@ func TestLoadTakesDefaultsForWhatIsAbsent(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir, "a.yaml", "\xef\xbb\xbf"+strings.ReplaceAll(good, "\n", "\r\n"))
-	registry, err := job.Load(dir, builtIn())
+	registry, err := job.Load(dir, os.DirFS(dir), builtIn())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ columns:
 `)
 	write(t, dir, "a.yaml", strings.Replace(good, "count_stock", "another", 1))
 	write(t, dir, "in.schema.json", strings.Replace(openSchema, "object", "array", 1))
-	registry, err := job.Load(dir, builtIn())
+	registry, err := job.Load(dir, os.DirFS(dir), builtIn())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestLoadRefusesWithFileLineAndKey(t *testing.T) {
 			dir := t.TempDir()
 			file := write(t, dir, "j.yaml", c.text)
 			write(t, dir, "bad.schema.json", `{"$schema":"http://json-schema.org/draft-07/schema#","$ref":"#"}`)
-			_, err := job.Load(dir, builtIn())
+			_, err := job.Load(dir, os.DirFS(dir), builtIn())
 			want := "cannot load job: " + strings.Replace(c.want, "j.yaml", file, 1)
 			if err == nil || !strings.HasPrefix(err.Error(), want) {
 				t.Errorf("got  %v\nwant %s", err, want)
@@ -163,11 +163,11 @@ func TestLoadRefusesTwoJobsOfOneName(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	first, second := write(t, dir, "a.yaml", good), write(t, dir, "b.yaml", good)
-	_, err := job.Load(dir, builtIn())
+	_, err := job.Load(dir, os.DirFS(dir), builtIn())
 	if want := "cannot load job: " + second + ": name: count_stock stands in " + first + " already"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	if _, err := job.Load(t.TempDir(), builtIn()); err == nil {
+	if _, err := job.Load("nowhere", fstest.MapFS{}, builtIn()); err == nil {
 		t.Error("an empty folder must be refused")
 	}
 }

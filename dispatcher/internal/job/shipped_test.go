@@ -14,7 +14,7 @@ import (
 // schema: every one finds a value in the example of a full day.
 func TestTheShippedJobsLoad(t *testing.T) {
 	t.Parallel()
-	registry, err := job.Load("../../../configs/jobs", schemas.FS)
+	registry, err := job.Load("configs/jobs", os.DirFS("../../../configs/jobs"), schemas.FS)
 	if err != nil {
 		t.Fatal(err)
 	}
