@@ -48,7 +48,8 @@ bench: ## run the benchmarks (BENCH=regexp BENCH_TIME=1s); they judge nothing, t
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCH_TIME) -benchmem ./...
 
 demo: build ## 12 stores on this machine: order, crash, refusal, absence, two revisions; about a minute
-	$(GO) run ./scripts/demo
+	$(GO) build -o $(BIN)/demo ./scripts/demo
+	$(BIN)/demo
 
 clean: ## remove what the other targets made
 	rm -rf $(BIN) demo

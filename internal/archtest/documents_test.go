@@ -207,11 +207,11 @@ func directDependencies(mod string) (out []string) {
 	lines := bufio.NewScanner(strings.NewReader(mod))
 	for lines.Scan() {
 		line := strings.TrimSpace(lines.Text())
-		switch {
-		case line == "require (":
+		switch line {
+		case "require (":
 			inside = true
 			continue
-		case line == ")":
+		case ")":
 			inside = false
 		}
 		single, isSingle := strings.CutPrefix(line, "require ")

@@ -1,0 +1,63 @@
+// Command demo shows the whole of Muster on one machine: headquarters with its
+// broker, twelve stores with files as shops really have them, one order, and
+// the roll-call. It checks what it shows and ends with status 0 only if all of
+// it is right.
+//
+// It uses the built programs as anybody would and knows nothing of their
+// insides. It is also the external executors of two of its stores.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+	_ "time/tzdata" // the shops' zones must be known on a bare machine
+)
+
+// limit bounds the whole demo: a minute and a half is what a person waits.
+const limit = 90 * time.Second
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	var code int
+	if len(os.Args) > 1 && os.Args[1] == "executor" {
+		code = execute(ctx, os.Args[2:], os.Stdin, os.Stdout, os.Stderr)
+	} else {
+		code = run(ctx, os.Stdout)
+	}
+	stop()
+	os.Exit(code)
+}
+
+// run plays the demo in the folder demo/ of the checkout and returns the exit
+// status.
+func run(ctx context.Context, out io.Writer) int {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the demo took longer than %s", limit))
+	defer cancel()
+	work, err := filepath.Abs("demo")
+	if err != nil {
+		_, _ = fmt.Fprintln(out, "demo: cannot find the work folder:", err)
+		return 1
+	}
+	s := &stage{out: out, work: work, began: time.Now(), shops: shops(), known: map[string]facts{}}
+	found, err := s.play(ctx)
+	if err != nil {
+		found.add("%v", err)
+	}
+	s.family.stop()
+	if len(found) == 0 {
+		s.say("Everything is as it should be. (%.0f s)", time.Since(s.began).Seconds())
+		return 0
+	}
+	s.say("NOT as it should be:")
+	for _, finding := range found {
+		_, _ = fmt.Fprintln(out, "  -", finding)
+	}
+	s.say("Logs of every program: %s", s.path("logs"))
+	return 1
+}
