@@ -1,0 +1,128 @@
+package trigger
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"sync"
+	"time"
+
+	"muster/dispatcher/internal/store"
+	"muster/internal/protocol"
+)
+
+const (
+	// window is how long the same bytes without a request id are taken for the
+	// same request: the broker delivers at least once.
+	window = time.Minute
+	// outage replaces window while headquarters is younger than window: what
+	// lay unacknowledged at the broker while it was down comes now.
+	outage = time.Hour
+)
+
+// requestKey names a request. id is the technician's, or derived from the
+// payload; a derived one starts with ~, which no technician's can.
+type requestKey struct {
+	user    string
+	id      string
+	derived string // the part without the time slot, "" unless derived
+	content string
+}
+
+func (t *Trigger) identify(user string, request protocol.RunRequest, payload []byte) (requestKey, error) {
+	content, err := contentHash(request)
+	if err != nil {
+		return requestKey{}, err
+	}
+	key := requestKey{user: user, id: request.RequestID, content: content}
+	if key.id == "" {
+		sum := sha256.Sum256(payload)
+		key.derived = "~" + hex.EncodeToString(sum[:20])
+		key.id = slotID(key.derived, t.Now())
+	}
+	return key, nil
+}
+
+// slotID puts the minute into a derived id, so that the same bytes may make
+// another run later although request ids are kept for ever.
+func slotID(derived string, at time.Time) string {
+	return fmt.Sprintf("%s-%d", derived, at.Unix()/int64(window/time.Second))
+}
+
+// known answers a request that made its run before, or refuses it with
+// CONFLICT. A reply that is not OK means that it is new.
+func (t *Trigger) known(ctx context.Context, key requestKey, request protocol.RunRequest) (protocol.Reply, error) {
+	ids, reach := []string{key.id}, time.Duration(0)
+	now := t.Now()
+	if key.derived != "" {
+		reach = window
+		if now.Sub(t.started) < window {
+			reach = outage
+		}
+		ids = nil
+		for back := time.Duration(0); back <= reach; back += window {
+			ids = append(ids, slotID(key.derived, now.Add(-back)))
+		}
+	}
+	for _, id := range ids {
+		first, run, err := t.Runs.FindRequest(ctx, key.user, id)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			continue
+		case err != nil:
+			return protocol.Reply{}, err
+		case reach > 0 && now.Sub(run.CreatedAt) >= reach:
+			continue
+		case first.ContentHash != key.content:
+			return protocol.Reply{}, conflict(request.RequestID, run.RunID)
+		}
+		return t.again(run, request), nil
+	}
+	return protocol.Reply{}, nil
+}
+
+// contentHash is the SHA-256 of what a request asks for. White space, the
+// order of members, of stores and of doubles, and members that nobody knows do
+// not count; numbers count as they are written.
+func contentHash(request protocol.RunRequest) (string, error) {
+	request.RequestID = ""
+	request.Stores.Stores = slices.Compact(slices.Sorted(slices.Values(request.Stores.Stores)))
+	if len(request.Input) > 0 {
+		var input any
+		dec := json.NewDecoder(bytes.NewReader(request.Input))
+		dec.UseNumber()
+		if err := dec.Decode(&input); err != nil {
+			return "", fmt.Errorf("cannot read an input: %w", err)
+		}
+		sorted, err := protocol.Encode(input) // maps are encoded in the order of their keys
+		if err != nil {
+			return "", err
+		}
+		request.Input = sorted
+	}
+	doc, err := protocol.Encode(request)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(doc)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// userLocks let one request of a user be handled after the other, so that two
+// deliveries of the same one cannot both find it new. Users may share a lock.
+type userLocks [64]sync.Mutex
+
+// lock returns what unlocks.
+func (l *userLocks) lock(user string) func() {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(user))
+	m := &l[h.Sum32()%uint32(len(l))]
+	m.Lock()
+	return m.Unlock
+}

@@ -1,0 +1,108 @@
+package trigger
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"muster/dispatcher/internal/job"
+	"muster/internal/protocol"
+)
+
+// maxNamed bounds the ids that a refusal names.
+const maxNamed = 10
+
+func shuttingDown() *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeShuttingDown,
+		Message: "headquarters is stopping; nothing was created", MessageZh: "总部服务正在停止，未创建任何内容",
+		Hint: "send the same request again in a minute"}
+}
+
+func internal() *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeInternal,
+		Message: "internal error; it is written to the log of headquarters", MessageZh: "内部错误，详情已记入总部日志",
+		Hint: "send the same request again; it makes no second run"}
+}
+
+func tooFast(r rate.Limit) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeRateLimited,
+		Message:   fmt.Sprintf("too many requests; %g a second are taken from one user", float64(r)),
+		MessageZh: fmt.Sprintf("请求过于频繁，每个用户每秒最多 %g 个", float64(r)),
+		Hint:      "wait a few seconds, then send it again"}
+}
+
+func retained() *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeRetainedCommand,
+		Message:   "the request was retained, so it would run again at every start; it was cleared and nothing was created",
+		MessageZh: "该请求带有保留标志，每次启动都会重复执行；已清除，未创建任何内容",
+		Hint:      "send it without the retain flag (mosquitto_pub without -r)"}
+}
+
+func notOffered(verb protocol.Verb) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeNotAllowed,
+		Message:   fmt.Sprintf("this version does not offer %s", verb),
+		MessageZh: fmt.Sprintf("当前版本不支持 %s", verb),
+		Hint:      "it offers run, cancel, status, jobs and help; to repeat a run, send run with the stores that are missing"}
+}
+
+func expired(now, deadline time.Time) *protocol.Error {
+	late := now.Sub(deadline).Round(time.Second)
+	return &protocol.Error{Code: protocol.CodeExpired, Path: "/deadline",
+		Message:   fmt.Sprintf("the request came %s after its deadline; nothing was created", late),
+		MessageZh: fmt.Sprintf("请求已超过截止时间 %s，未创建任何内容", late),
+		Hint:      "deadline is epoch milliseconds by headquarters' clock; send it again with a later one, or none"}
+}
+
+func conflict(requestID, runID string) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeConflict, Path: "/requestId",
+		Message:   fmt.Sprintf("the requestId %s made run %s with other content; that run is untouched", clip(requestID), runID),
+		MessageZh: fmt.Sprintf("requestId %s 已用于内容不同的批次 %s，该批次不受影响", clip(requestID), runID),
+		Hint:      "take a new requestId for a new request"}
+}
+
+func unknownJob(name string, jobs *job.Registry) *protocol.Error {
+	var known []string
+	for _, spec := range jobs.List() {
+		if len(known) == maxNamed {
+			known = append(known, "…")
+			break
+		}
+		known = append(known, spec.Name)
+	}
+	return &protocol.Error{Code: protocol.CodeUnknownJob, Path: "/job",
+		Message:   fmt.Sprintf("no such job: %s", clip(name)),
+		MessageZh: fmt.Sprintf("没有名为 %s 的作业", clip(name)),
+		Hint:      "known jobs: " + strings.Join(known, ", ")}
+}
+
+func unknownRun(runID string) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeNotFound, Path: "/runId",
+		Message:   fmt.Sprintf("no such run: %s", clip(runID)),
+		MessageZh: fmt.Sprintf("没有编号为 %s 的批次", clip(runID)),
+		Hint:      "take the runId from the reply to run"}
+}
+
+func noTarget(runID, path string, stores []string) *protocol.Error {
+	named := make([]string, 0, maxNamed)
+	for _, id := range stores[:min(len(stores), maxNamed)] {
+		named = append(named, clip(id))
+	}
+	list, more, moreZh := strings.Join(named, ", "), "", ""
+	if rest := len(stores) - len(named); rest > 0 {
+		more, moreZh = fmt.Sprintf(" and %d more", rest), fmt.Sprintf(" 等 %d 家", len(stores))
+	}
+	return &protocol.Error{Code: protocol.CodeUnknownStore, Path: path,
+		Message:   fmt.Sprintf("run %s has no such store: %s%s; nothing was changed", runID, list, more),
+		MessageZh: fmt.Sprintf("批次 %s 不含门店：%s%s，未做任何更改", runID, list, moreZh),
+		Hint:      "ids are compared exactly; a run's stores are frozen when it is made"}
+}
+
+func clip(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

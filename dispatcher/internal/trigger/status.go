@@ -1,0 +1,126 @@
+package trigger
+
+import (
+	"context"
+	"errors"
+
+	"muster/dispatcher/internal/store"
+	"muster/internal/protocol"
+	"muster/internal/task"
+)
+
+func (t *Trigger) status(ctx context.Context, payload []byte) (protocol.Reply, error) {
+	var request protocol.StatusRequest
+	if err := t.decode(protocol.VerbStatus, payload, &request); err != nil {
+		return protocol.Reply{}, err
+	}
+	run, err := t.Runs.GetRun(ctx, request.RunID)
+	if errors.Is(err, store.ErrNotFound) {
+		return protocol.Reply{}, unknownRun(request.RunID)
+	}
+	if err != nil {
+		return protocol.Reply{}, err
+	}
+	state, err := t.state(ctx, run)
+	if err != nil {
+		return protocol.Reply{}, err
+	}
+	topics := t.Sender.Topics()
+	reply := protocol.Reply{OK: true, Status: "accepted", RunID: run.RunID, State: state,
+		Watch: topics.Run(run.RunID, protocol.RunState), Summary: topics.Run(run.RunID, protocol.RunSummary)}
+	if request.StoreID == "" {
+		return reply, nil
+	}
+	reply.Task, err = t.record(ctx, run, request.StoreID)
+	return reply, err
+}
+
+func (t *Trigger) state(ctx context.Context, run store.Run) (*protocol.RunStateReport, error) {
+	counts, _, err := t.Tasks.CountTasks(ctx, run.RunID)
+	if err != nil {
+		return nil, err
+	}
+	online, err := t.Tasks.CountOnline(ctx, run.RunID)
+	if err != nil {
+		return nil, err
+	}
+	return &protocol.RunStateReport{
+		Meta:      t.Sender.Meta(),
+		RunID:     run.RunID,
+		Job:       run.Job,
+		Phase:     run.Phase(),
+		Targets:   run.Targets,
+		Tasks:     counts,
+		Online:    online,
+		Waiting:   t.Waiting(run.RunID),
+		BarrierAt: protocol.At(run.BarrierAt),
+		MakeupTo:  protocol.At(run.MakeupUntil),
+		Revision:  run.Revision,
+	}, nil
+}
+
+// record is the task record of one store; of several tasks, the first that is
+// still open, or else the last.
+func (t *Trigger) record(ctx context.Context, run store.Run, storeID string) (*protocol.Record, error) {
+	tasks, err := t.Tasks.GetTaskOf(ctx, run.RunID, storeID)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	if len(tasks) == 0 {
+		return nil, noTarget(run.RunID, "/storeId", []string{storeID})
+	}
+	chosen := tasks[len(tasks)-1]
+	for _, one := range tasks {
+		if !one.State.Settled {
+			chosen = one
+			break
+		}
+	}
+	record := &protocol.Record{
+		TaskID:   chosen.TaskID,
+		ParentID: chosen.RunID,
+		StoreID:  chosen.StoreID,
+		Type:     chosen.Type,
+		Input:    chosen.Input,
+		Status:   chosen.State.Status,
+		Attempt:  chosen.State.Attempt,
+		Deadline: chosen.Deadline.UnixMilli(),
+	}
+	if chosen.State.Attempt == 0 || chosen.State.Status == task.Running {
+		return record, nil
+	}
+	attempt, err := t.Tasks.GetResult(ctx, chosen.TaskID, chosen.State.Attempt)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	record.Result, record.Error = attempt.Result, attempt.Failure
+	return record, nil
+}
+
+func (t *Trigger) jobs() protocol.Reply {
+	reply := protocol.Reply{OK: true, Status: "accepted", Jobs: []protocol.JobInfo{}}
+	for _, spec := range t.Jobs.List() {
+		reply.Jobs = append(reply.Jobs, spec.Info())
+	}
+	return reply
+}
+
+func (t *Trigger) help(user string) protocol.Reply {
+	topics := t.Sender.Topics()
+	line := func(verb protocol.Verb, payload string) string { return topics.Request(user, verb) + " " + payload }
+	return protocol.Reply{
+		OK: true, Status: "accepted",
+		Message:   "publish one of these; the answer comes on the request's response topic below " + topics.Replies(user) + ", or else on " + topics.LastReply(user),
+		MessageZh: "按以下格式发布请求；答复发到请求指定的、位于 " + topics.Replies(user) + " 之下的响应主题，否则发到 " + topics.LastReply(user),
+		Usage: []string{
+			line(protocol.VerbRun, `{"job":"collect_log","stores":"all","input":{"date":"yesterday"}}`),
+			line(protocol.VerbRun, `{"requestId":"my-1","job":"collect_log","stores":["SH_0312","SH_0313"],"barrierSeconds":120}`),
+			line(protocol.VerbRun, `{"job":"collect_log","stores":{"labels":"region=east,format!=kiosk"}}`),
+			line(protocol.VerbStatus, `{"runId":"RUN"}`),
+			line(protocol.VerbStatus, `{"runId":"RUN","storeId":"SH_0312"}`),
+			line(protocol.VerbCancel, `{"runId":"RUN","stores":["SH_0312"]}`),
+			line(protocol.VerbJobs, `{}`),
+			line(protocol.VerbHelp, `{}`),
+		},
+	}
+}

@@ -1,0 +1,238 @@
+// Package trigger takes what technicians ask for, on req/{user}/{verb}: it
+// checks a request, de-duplicates it, lets plan expand it, has the store commit
+// it, and answers.
+//
+// It follows no run and publishes nothing but replies: what comes after the
+// commit is for the steps that follow the store's change feed.
+package trigger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"muster/dispatcher/internal/job"
+	"muster/dispatcher/internal/schema"
+	"muster/dispatcher/internal/store"
+	"muster/dispatcher/internal/transport"
+	"muster/internal/protocol"
+	"muster/internal/task"
+	"muster/schemas"
+)
+
+const (
+	// DefaultRate and DefaultBurst bound the requests of one user: far more
+	// than a person types, far less than a loop sends.
+	DefaultRate  = rate.Limit(5)
+	DefaultBurst = 20
+	// maxReplyTopic bounds a response topic, in bytes.
+	maxReplyTopic = 512
+	// maxLogged bounds what the log keeps of a refused payload, in bytes.
+	maxLogged = 300
+)
+
+// Runs is what changes.
+type Runs interface {
+	CreateRun(ctx context.Context, run store.Run, places []store.Place, tasks []store.NewTask, req store.Request, now time.Time) (store.Created, error)
+	FindRequest(ctx context.Context, user, requestID string) (store.Request, store.Run, error)
+	GetRun(ctx context.Context, runID string) (store.Run, error)
+	Cancel(ctx context.Context, runID string, stores []string, reason task.Reason, by string, now time.Time) ([]store.Task, int, error)
+}
+
+// Tasks is what a status tells.
+type Tasks interface {
+	CountTasks(ctx context.Context, runID string) (map[task.Status]int, int, error)
+	CountOnline(ctx context.Context, runID string) (int, error)
+	GetTaskOf(ctx context.Context, runID, storeID string) ([]store.Task, error)
+	GetResult(ctx context.Context, taskID string, attempt int) (store.Attempt, error)
+}
+
+// Register is the list of stores, and the book of who did what.
+type Register interface {
+	ListPlaces(ctx context.Context) ([]store.Place, error)
+	Audit(ctx context.Context, actor, action, subject, detail string, now time.Time) error
+}
+
+// Config is what a Trigger needs. Rate and Burst of 0 mean the defaults;
+// Waiting tells how many claims of a run wait for a slot, nil: none is known.
+type Config struct {
+	Runs     Runs
+	Tasks    Tasks
+	Register Register
+	Jobs     *job.Registry
+	Sender   *transport.Sender
+	Waiting  func(runID string) int
+	Now      func() time.Time
+	Logger   *slog.Logger
+	Rate     rate.Limit
+	Burst    int
+}
+
+// Trigger is step 1. Make it with New; safe for concurrent use.
+type Trigger struct {
+	Config
+	schemas map[protocol.Verb]*schema.Schema
+	limits  *limits
+	locks   userLocks
+
+	mu      sync.RWMutex // held for reading by every request, for writing by Start and Stop
+	started time.Time
+	stopped bool
+}
+
+// New returns a trigger that takes requests once Start was called. It fails
+// only when a built-in schema is broken.
+func New(cfg Config) (*Trigger, error) {
+	if cfg.Rate == 0 {
+		cfg.Rate = DefaultRate
+	}
+	if cfg.Burst == 0 {
+		cfg.Burst = DefaultBurst
+	}
+	if cfg.Waiting == nil {
+		cfg.Waiting = func(string) int { return 0 }
+	}
+	t := &Trigger{Config: cfg, schemas: map[protocol.Verb]*schema.Schema{}, limits: newLimits(cfg.Rate, cfg.Burst)}
+	for _, verb := range []protocol.Verb{protocol.VerbRun, protocol.VerbCancel, protocol.VerbStatus} {
+		file := string(verb) + "_request.v1.schema.json"
+		doc, err := fs.ReadFile(schemas.FS, file)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the schema of %s requests: %w", verb, err)
+		}
+		if t.schemas[verb], err = schema.Compile(file, doc); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// Start opens for requests.
+func (t *Trigger) Start(context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.started, t.stopped = t.Now(), false
+	return nil
+}
+
+// Stop refuses what comes from now on with SHUTTING_DOWN, and waits for the
+// requests that are being handled. It may be called twice, or before Start.
+func (t *Trigger) Stop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stopped = true
+}
+
+// Handle answers one request of addr.User. It returns nil once the reply was
+// handed to the broker or none is due, whatever the reply says: a technician
+// who was told "no" must not see the request come back to life. It fails, and
+// so leaves the message unacknowledged, only when the reply could not be
+// handed over; the message that then comes again meets the same run.
+func (t *Trigger) Handle(ctx context.Context, addr protocol.Address, in transport.Inbound) error {
+	if in.Retained && len(in.Payload) == 0 {
+		// A retained request was cleared, by us or by its sender. Our own may
+		// come while another request is being handled: no lock here.
+		return nil
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	reply, err := t.answer(ctx, addr, in)
+	if err != nil {
+		refusal := t.refusal(err)
+		t.Logger.Info("request refused", "user", addr.User, "verb", addr.Verb, "code", refusal.Code, "message", refusal.Message,
+			"bytes", len(in.Payload), "payload", strings.ToValidUTF8(string(in.Payload[:min(len(in.Payload), maxLogged)]), "\ufffd"))
+		requestID := reply.RequestID
+		reply = protocol.Rejected(refusal)
+		reply.RequestID = requestID
+	}
+	topic := t.replyTopic(addr.User, in.ResponseTopic)
+	if err := t.Sender.JSON(ctx, topic, reply, transport.Options{CorrelationData: in.CorrelationData}); err != nil {
+		return fmt.Errorf("cannot answer %s of %s: %w", addr.Verb, addr.User, err)
+	}
+	return nil
+}
+
+func (t *Trigger) answer(ctx context.Context, addr protocol.Address, in transport.Inbound) (protocol.Reply, error) {
+	switch {
+	case in.Retained:
+		return protocol.Reply{}, t.refuseRetained(ctx, addr)
+	case t.stopped:
+		return protocol.Reply{}, shuttingDown()
+	case !t.limits.allow(addr.User, t.Now()):
+		return protocol.Reply{}, tooFast(t.Rate)
+	}
+	switch addr.Verb {
+	case protocol.VerbRun:
+		return t.run(ctx, addr.User, in.Payload)
+	case protocol.VerbCancel:
+		return t.cancel(ctx, addr.User, in.Payload)
+	case protocol.VerbStatus:
+		return t.status(ctx, in.Payload)
+	case protocol.VerbJobs:
+		return t.jobs(), nil
+	case protocol.VerbHelp:
+		return t.help(addr.User), nil
+	case protocol.VerbRetry, protocol.VerbApprove:
+		return protocol.Reply{}, notOffered(addr.Verb)
+	default:
+		return protocol.Reply{}, notOffered(addr.Verb)
+	}
+}
+
+// refuseRetained takes a retained request off its topic, where it would come
+// again with every start of headquarters.
+func (t *Trigger) refuseRetained(ctx context.Context, addr protocol.Address) error {
+	topic := t.Sender.Topics().Request(addr.User, addr.Verb)
+	t.Logger.Warn("retained request refused and cleared", "user", addr.User, "verb", addr.Verb, "topic", topic)
+	if err := t.Sender.Clear(ctx, topic); err != nil {
+		t.Logger.Warn("cannot clear a retained request", "topic", topic, "error", err)
+	}
+	return retained()
+}
+
+// refusal turns an error into what may cross the wire. What is not worded for
+// a technician goes to the log alone.
+func (t *Trigger) refusal(err error) *protocol.Error {
+	var refusal *protocol.Error
+	if errors.As(err, &refusal) {
+		return refusal
+	}
+	if errors.Is(err, store.ErrClosed) {
+		return shuttingDown()
+	}
+	t.Logger.Error("request failed", "error", err)
+	return internal()
+}
+
+// replyTopic is the response topic if it is one of the user's own.
+func (t *Trigger) replyTopic(user, asked string) string {
+	addr, ok := t.Sender.Topics().Parse(asked)
+	if !ok || addr.Area != protocol.AreaReply || addr.User != user || len(asked) > maxReplyTopic ||
+		addr.Rest == "" || strings.ContainsAny(asked, "+#\x00") {
+		return t.Sender.Topics().LastReply(user)
+	}
+	return asked
+}
+
+// decode checks payload against the verb's schema and reads it into dst.
+func (t *Trigger) decode(verb protocol.Verb, payload []byte, dst any) error {
+	err := t.schemas[verb].Validate(payload)
+	var refusal *protocol.Error
+	if errors.As(err, &refusal) && refusal.Path == "/stores" && refusal.Code == protocol.CodeSchema {
+		// The decoder words the three forms of stores better than a schema.
+		var worded *protocol.Error
+		if errors.As(protocol.Decode(payload, protocol.MaxPayloadBytes, dst), &worded) && worded.Path == "/stores" {
+			return worded
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return protocol.Decode(payload, protocol.MaxPayloadBytes, dst)
+}
