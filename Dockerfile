@@ -1,6 +1,6 @@
 # syntax=docker/dockerfile:1
-# The three programs as static binaries on an empty base, as a user of their
-# own. Build one with --target broker, dispatcher or edge-agent.
+# The three programs as static binaries on an empty base, run by a user of
+# their own. docker-compose.yml shows how each is started.
 
 FROM golang:1.26 AS build
 ARG VERSION=unknown
@@ -11,25 +11,13 @@ COPY . .
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=${VERSION}" \
     -o /out/ ./broker ./dispatcher ./edge-agent \
- && mkdir -p /out/empty
+ && mkdir /empty
 
-FROM scratch AS broker
-COPY --from=build /out/broker /broker
+FROM scratch
+COPY --from=build /out/ /
+# A volume takes its owner from the folder that it covers.
+COPY --from=build --chown=10001:10001 /empty /var/lib/muster
+COPY --from=build --chown=10001:10001 /empty /var/lib/muster-reports
 USER 10001:10001
 EXPOSE 1883 8883
-ENTRYPOINT ["/broker"]
-
-FROM scratch AS dispatcher
-COPY --from=build /out/dispatcher /dispatcher
-# Volumes take the owner of the folder they cover.
-COPY --from=build --chown=10001:10001 /out/empty /var/lib/muster
-COPY --from=build --chown=10001:10001 /out/empty /var/lib/muster-reports
-USER 10001:10001
-EXPOSE 1883 8883
-ENTRYPOINT ["/dispatcher"]
-
-FROM scratch AS edge-agent
-COPY --from=build /out/edge-agent /edge-agent
-COPY --from=build --chown=10001:10001 /out/empty /var/lib/muster-agent
-USER 10001:10001
-ENTRYPOINT ["/edge-agent"]
+CMD ["/dispatcher", "serve"]
