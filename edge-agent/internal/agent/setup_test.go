@@ -189,13 +189,13 @@ func (b *bench) start() {
 func (b *bench) connect(open ...protocol.SyncTask) {
 	b.t.Helper()
 	b.agent.Up()
-	synctest.Wait()
 	b.sync(open...)
 }
 
 // sync answers the newest hello.
 func (b *bench) sync(open ...protocol.SyncTask) protocol.Hello {
 	b.t.Helper()
+	synctest.Wait()
 	hellos := drain[protocol.Hello](b.t, b.wire, protocol.KindHello)
 	if len(hellos) == 0 {
 		b.t.Fatal("no hello")
