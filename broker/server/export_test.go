@@ -1,0 +1,34 @@
+package server
+
+import (
+	mqtt "github.com/mochi-mqtt/server/v2"
+	"github.com/mochi-mqtt/server/v2/packets"
+)
+
+// PanicOnTopic makes the MQTT library itself panic when a client publishes to a
+// topic, after our own hooks.
+func (s *Server) PanicOnTopic(topic string) error {
+	return s.broker.AddHook(&panicHook{topic: topic}, nil)
+}
+
+// Subscriptions is how many the library counts.
+func (s *Server) Subscriptions() int64 { return s.broker.Info.Clone().Subscriptions }
+
+// Known reports whether the library knows a client id.
+func (s *Server) Known(id string) bool {
+	_, ok := s.broker.Clients.Get(id)
+	return ok
+}
+
+type panicHook struct {
+	mqtt.HookBase
+	topic string
+}
+
+func (h *panicHook) Provides(b byte) bool { return b == mqtt.OnPublished }
+
+func (h *panicHook) OnPublished(_ *mqtt.Client, pk packets.Packet) {
+	if pk.TopicName == h.topic {
+		panic("the library fails")
+	}
+}
