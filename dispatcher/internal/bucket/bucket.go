@@ -20,11 +20,12 @@ type Bucket struct {
 }
 
 // New returns a full bucket that refills with perSecond tokens a second up to
-// burst, which is at least 1. A perSecond of 0 or less never runs dry.
+// burst, which is at least 1. With a perSecond of 0 or less it never runs dry
+// and any number may be taken at once.
 func New(perSecond float64, burst int) *Bucket {
 	limit := rate.Limit(perSecond)
 	if perSecond <= 0 {
-		limit = rate.Inf
+		limit, burst = rate.Inf, math.MaxInt
 	}
 	return &Bucket{limiter: rate.NewLimiter(limit, max(burst, 1))}
 }
@@ -50,3 +51,11 @@ func (b *Bucket) Due(now time.Time, n int) time.Duration {
 
 // Take takes n tokens at now, or none when they are not all there.
 func (b *Bucket) Take(now time.Time, n int) bool { return b.limiter.AllowN(now, n) }
+
+// Spend takes up to n tokens at now, as many as are there: it is for what was
+// used without asking.
+func (b *Bucket) Spend(now time.Time, n int) {
+	if there := int(b.limiter.TokensAt(now)); there > 0 && b.limiter.Limit() != rate.Inf {
+		b.limiter.AllowN(now, min(n, there))
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -47,14 +46,12 @@ func TestAdmissionKeepsItsPromises(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
 		path := filepath.Join(folder, fmt.Sprint(n))
-		synctest.Test(t, func(t *testing.T) {
+		steptest.Bubble(t, rt, func(t *testing.T) {
 			m := newModel(t, rt, path)
 			for range rapid.IntRange(1, 40).Draw(rt, "steps") {
 				m.step()
 				m.check()
 			}
-			m.d.Admission.Stop()
-			m.d.Bench.Close()
 		})
 	})
 }
@@ -154,14 +151,14 @@ func (m *model) granted(s steptest.Sent) {
 		}
 	}
 	if at < 0 {
-		m.t.Fatalf("%s was granted and nobody waits for it", id)
+		steptest.Fail("%s was granted and nobody waits for it", id)
 	}
 	run := m.runOf(id)
 	for i, other := range m.waiting {
 		theirs := m.runOf(other)
 		mine, their := m.runs[run].policy.Priority, m.runs[theirs].policy.Priority
 		if (their > mine || their == mine && i < at) && (theirs == run || m.mayHaveOne(theirs, s.At)) {
-			m.t.Fatalf("%s was granted before %s, whose turn it was", id, other)
+			steptest.Fail("%s was granted before %s, whose turn it was", id, other)
 		}
 	}
 	m.waiting = append(append([]string(nil), m.waiting[:at]...), m.waiting[at+1:]...)
@@ -182,7 +179,7 @@ func (m *model) checkBudget(name string, moments []time.Time, perSecond float64,
 	for i, from := range moments {
 		most := float64(burst) + perSecond*last.Sub(from).Seconds() + 1e-6
 		if got := float64(len(moments) - i); got > most {
-			m.t.Fatalf("%s: %v grants in %v, at most %v", name, got, last.Sub(from), most)
+			steptest.Fail("%s: %v grants in %v, at most %v", name, got, last.Sub(from), most)
 		}
 	}
 }
@@ -193,18 +190,18 @@ func (m *model) checkCaps() {
 		perRun[run]++
 	}
 	if len(m.running) > m.limits.running {
-		m.t.Fatalf("%d run under a cap of %d", len(m.running), m.limits.running)
+		steptest.Fail("%d run under a cap of %d", len(m.running), m.limits.running)
 	}
 	for i, r := range m.runs {
 		if r.policy.MaxRunning > 0 && perRun[i] > r.policy.MaxRunning {
-			m.t.Fatalf("%d of %s run under a cap of %d", perRun[i], r.name, r.policy.MaxRunning)
+			steptest.Fail("%d of %s run under a cap of %d", perRun[i], r.name, r.policy.MaxRunning)
 		}
 		counts, _, err := m.d.Store.CountTasks(m.d.t.Context(), r.name)
 		if err != nil {
-			m.t.Fatal(err)
+			steptest.Fail("%v", err)
 		}
 		if counts[task.Running] != perRun[i] {
-			m.t.Fatalf("the store has %d of %s running, the grants say %d", counts[task.Running], r.name, perRun[i])
+			steptest.Fail("the store has %d of %s running, the grants say %d", counts[task.Running], r.name, perRun[i])
 		}
 	}
 }
@@ -217,7 +214,7 @@ func (m *model) checkNobodyIsForgotten() {
 	}
 	for _, id := range m.waiting {
 		if m.mayHaveOne(m.runOf(id), now) {
-			m.t.Fatalf("%s waits though a slot and a token are there", id)
+			steptest.Fail("%s waits though a slot and a token are there", id)
 		}
 	}
 }
@@ -259,7 +256,7 @@ func (m *model) runOf(id string) int {
 			return i
 		}
 	}
-	m.t.Fatalf("%s is of no run", id)
+	steptest.Fail("%s is of no run", id)
 	return -1
 }
 

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"muster/dispatcher/internal/job"
@@ -117,6 +118,36 @@ func (b *Bench) Task(taskID string) store.Task {
 	return t
 }
 
+// Property is what a property of rapid reports to.
+type Property interface {
+	Fatalf(format string, args ...any)
+}
+
+// broken is a failure on its way out of a bubble.
+type broken string
+
+// Fail ends a Bubble's test as failed.
+func Fail(format string, args ...any) { panic(broken(fmt.Sprintf(format, args...))) }
+
+// Bubble runs test, one example of a property, in a synctest bubble. rapid
+// knows only panics of its own goroutine, and tells them apart by their place:
+// in the bubble call Fail, and draw freely.
+func Bubble(t *testing.T, property Property, test func(t *testing.T)) {
+	t.Helper()
+	var failure any
+	synctest.Test(t, func(t *testing.T) {
+		defer func() { failure = recover() }()
+		test(t)
+	})
+	switch f := failure.(type) {
+	case nil:
+	case broken:
+		property.Fatalf("%s", string(f))
+	default:
+		panic(f)
+	}
+}
+
 // From is the address of a message from terminal "pos" of the i-th store.
 func From(i int, kind protocol.Kind) protocol.Address {
 	return protocol.Address{Area: protocol.AreaStores, Store: StoreID(i), Terminal: "pos", Kind: kind}
@@ -184,9 +215,11 @@ func (b *Broker) Sent() []Sent {
 
 // Orders returns the orders of one kind published so far.
 func (b *Broker) Orders(kind protocol.OrderKind) (out []Sent) {
-	for _, s := range b.Sent() {
-		if s.Order.Order == kind {
-			out = append(out, s)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.sent {
+		if b.sent[i].Order.Order == kind {
+			out = append(out, b.sent[i])
 		}
 	}
 	return out

@@ -1,0 +1,243 @@
+package intake
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"muster/dispatcher/internal/job"
+	"muster/dispatcher/internal/store"
+	"muster/internal/protocol"
+	"muster/internal/task"
+)
+
+const (
+	// maxMessage and maxDetail bound what a failure may say, in bytes.
+	maxMessage = 1 << 10
+	maxDetail  = 4 << 10
+)
+
+// fault is why an answer is refused: Code of the receipt, a JSON Pointer into
+// the result, and a sentence.
+type fault struct {
+	code    protocol.Code
+	path    string
+	message string
+}
+
+// verdict is what headquarters makes of an answer: what to commit, and the
+// fault if the receipt refuses it.
+type verdict struct {
+	answer store.Answer
+	fault  *fault
+}
+
+// judge decides what one answer of the running attempt means. It commits
+// nothing.
+func (i *Intake) judge(a arrival, t store.Task, run store.Run, spec job.Spec, now time.Time) verdict {
+	m := a.message
+	answer := store.Answer{Attempt: store.Attempt{
+		TaskID: t.TaskID, Attempt: m.Attempt, StoreID: a.who.store, TerminalID: a.who.id,
+		TerminalFrom: moment(m.StartedAt), TerminalTo: moment(m.FinishedAt),
+		Duration: time.Duration(max(m.DurationMs, 0)) * time.Millisecond,
+		Answer:   m.Outcome, Executed: m.Executed, ExitCode: m.ExitCode,
+		OutputTail: lastBytes(m.OutputTail, protocol.MaxOutputTailBytes),
+		SHA256:     a.hash(), Bytes: int64(len(m.Result)),
+	}}
+	f := a.fault
+	if f == nil {
+		f = i.inspect(m, spec)
+	}
+	switch {
+	case f != nil:
+		answer.Attempt.Failure = &protocol.Failure{Code: f.code, Message: f.message, Path: f.path}
+		answer.Rejected = bytes.Clone(a.payload)
+		answer.Reason = task.ReasonInvalidResult
+		if m.Outcome != protocol.AnswerFailed {
+			answer.Attempt.Answer = protocol.AnswerSucceeded // what it claims to be
+		}
+		answer.Event, answer.RetryAt = afterFailure(t, run.Policy, now, true)
+	case m.Outcome == protocol.AnswerSucceeded:
+		answer.Event = task.Succeed
+		answer.Attempt.Result = m.Result
+		answer.Attempt.Columns = job.Extract(run.Columns, m.Result)
+	default:
+		failure := failureOf(m)
+		answer.Attempt.Failure = &failure
+		answer.Reason = reasonOf(failure.Code)
+		answer.Event, answer.RetryAt = afterFailure(t, run.Policy, now, mayRetry(failure.Code, run.Policy))
+	}
+	return verdict{answer: answer, fault: f}
+}
+
+// afterFailure tells whether a failed attempt is followed by another one.
+func afterFailure(t store.Task, p job.Policy, now time.Time, again bool) (task.Event, time.Time) {
+	if !again || t.State.Attempt >= t.Attempts {
+		return task.GiveUp, time.Time{}
+	}
+	return task.Fail, now.Add(p.RetryDelay(t.State.Attempt))
+}
+
+func mayRetry(code protocol.Code, p job.Policy) bool {
+	switch code {
+	case protocol.CodeRefused:
+		return false
+	case protocol.CodeInterrupted:
+		return p.RetryInterrupted
+	default:
+		return true
+	}
+}
+
+func reasonOf(code protocol.Code) task.Reason {
+	if code == protocol.CodeRefused {
+		return task.ReasonRefusedByTerminal
+	}
+	return task.ReasonExecutionError
+}
+
+// inspect checks shape, size, hash and schema, in this order: the cheap before
+// the dear.
+func (i *Intake) inspect(m protocol.Result, spec job.Spec) *fault {
+	switch m.Outcome {
+	case protocol.AnswerSucceeded:
+	case protocol.AnswerFailed, protocol.AnswerCancelled:
+		if m.Error != nil && m.SHA256 != "" && m.SHA256 != hashOf(m.Error) {
+			return badHash("error")
+		}
+		return nil
+	default:
+		return &fault{protocol.CodeInvalidResult, "", fmt.Sprintf("outcome is %.40q; it must be succeeded, failed or cancelled", m.Outcome)}
+	}
+	switch {
+	case len(m.Result) == 0:
+		return &fault{protocol.CodeInvalidResult, "", "result is missing"}
+	case len(m.Result) > protocol.MaxResultBytes:
+		return tooLarge(int64(len(m.Result)))
+	case m.SHA256 != hashOf(m.Result):
+		return badHash("result")
+	}
+	return i.validate(m.Result, spec)
+}
+
+// validate checks a result against its job's schema. Whatever makes the
+// validator panic is invalid: a device must not end headquarters.
+func (i *Intake) validate(result json.RawMessage, spec job.Spec) (f *fault) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			i.stats.panicked.Add(1)
+			i.log.Error("a result made the validator panic", "job", spec.Name, "sha256", hashOf(result), "cause", fmt.Sprint(cause))
+			f = &fault{protocol.CodeInvalidResult, "", "it cannot be checked against the job's output schema"}
+		}
+	}()
+	err := spec.Output.Validate(result)
+	if err == nil {
+		return nil
+	}
+	var refusal *protocol.Error
+	if errors.As(err, &refusal) {
+		return &fault{protocol.CodeInvalidResult, refusal.Path, firstBytes(refusal.Message, maxMessage)}
+	}
+	return &fault{protocol.CodeInvalidResult, "", firstBytes(err.Error(), maxMessage)}
+}
+
+func tooLarge(size int64) *fault {
+	return &fault{protocol.CodeInvalidResult, "",
+		fmt.Sprintf("the result has %d bytes; at most %d are taken", size, protocol.MaxResultBytes)}
+}
+
+func badHash(of string) *fault {
+	return &fault{protocol.CodeBadHash, "", "sha256 is not the digest of the bytes of " + of}
+}
+
+// unreadableResult turns a refusal of the whole payload into one of the result
+// in it.
+func unreadableResult(e *protocol.Error) *fault {
+	return &fault{protocol.CodeInvalidResult, strings.TrimPrefix(e.Path, "/result"), firstBytes(e.Message, maxMessage)}
+}
+
+// faultOf is the fault with which a stored answer was refused, nil if it was
+// accepted.
+func faultOf(known store.Attempt) *fault {
+	f := known.Failure
+	if f == nil || f.Code != protocol.CodeInvalidResult && f.Code != protocol.CodeBadHash {
+		return nil
+	}
+	return &fault{f.Code, f.Path, f.Message}
+}
+
+// failureOf reads why an attempt failed. A terminal may say only what a
+// terminal can know; anything else is an execution error.
+func failureOf(m protocol.Result) protocol.Failure {
+	if m.Outcome == protocol.AnswerCancelled {
+		// Headquarters knows of no cancel, so it was stopped by somebody else.
+		return protocol.Failure{Code: protocol.CodeInterrupted, Message: "the terminal stopped the attempt"}
+	}
+	var f protocol.Failure
+	if err := json.Unmarshal(m.Error, &f); err != nil || m.Error == nil {
+		f = protocol.Failure{Message: "the terminal gave no readable error", Detail: string(m.Error)}
+	}
+	switch f.Code {
+	case protocol.CodeExecution, protocol.CodeTimeLimit, protocol.CodeInterrupted, protocol.CodeRefused:
+	default:
+		f.Code = protocol.CodeExecution
+	}
+	f.Message, f.Detail, f.Path = firstBytes(f.Message, maxMessage), firstBytes(f.Detail, maxDetail), ""
+	return f
+}
+
+// hash is the digest of what was sent, byte for byte: of the result, of the
+// error, or of the whole payload if neither can be told apart. For a result
+// that was only announced it is the announced one.
+func (a arrival) hash() string {
+	switch {
+	case a.message.Outcome == protocol.AnswerSucceeded && len(a.message.Result) > 0:
+		return hashOf(a.message.Result)
+	case len(a.message.Error) > 0:
+		return hashOf(a.message.Error)
+	case a.payload == nil:
+		return a.message.SHA256
+	}
+	return hashOf(a.payload)
+}
+
+func hashOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// moment is a time of the terminal's clock; what no clock can say is no time.
+func moment(ms int64) time.Time {
+	const year3000 = 32_503_680_000_000
+	if ms <= 0 || ms > year3000 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}
+
+func firstBytes(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most]
+}
+
+func lastBytes(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	at := len(s) - most
+	for at < len(s) && !utf8.RuneStart(s[at]) {
+		at++
+	}
+	return s[at:]
+}

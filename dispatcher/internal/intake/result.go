@@ -1,0 +1,210 @@
+package intake
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"muster/dispatcher/internal/store"
+	"muster/dispatcher/internal/transport"
+	"muster/internal/protocol"
+	"muster/internal/task"
+)
+
+// arrival is one answer on its way in.
+type arrival struct {
+	who     terminal
+	message protocol.Result
+	payload []byte
+	fault   *fault // set when it is refused whatever it says
+}
+
+// HandleResult takes an answer in: it judges it, commits it with its move, and
+// gives the receipt. The same answer again gets the same receipt. An answer
+// that cannot be read is counted and logged; if it names its attempt it is
+// refused as invalid instead and kept for reading. An answer of a job that is
+// not registered gets no receipt, so that its terminal keeps it. The error is
+// the store's; the answer then stays unacknowledged.
+func (i *Intake) HandleResult(ctx context.Context, addr protocol.Address, in transport.Inbound) error {
+	a := arrival{who: terminal{addr.Store, addr.Terminal}, payload: in.Payload}
+	if err := protocol.Decode(in.Payload, protocol.MaxPayloadBytes, &a.message); err != nil {
+		var refusal *protocol.Error
+		named := salvage(in.Payload, &a.message)
+		if !named || !errors.As(err, &refusal) {
+			i.unreadable(addr, in, err)
+			return nil
+		}
+		a.fault = unreadableResult(refusal)
+	}
+	if !protocol.ValidID(a.message.TaskID) || a.message.Attempt < 1 {
+		i.unreadable(addr, in, errors.New("it names no attempt"))
+		return nil
+	}
+	t, err := i.cfg.Tasks.GetTask(ctx, a.message.TaskID)
+	if errors.Is(err, store.ErrNotFound) || err == nil && t.StoreID != addr.Store {
+		i.refuse(ctx, a, store.Task{}, protocol.CodeNotFound)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read task %s for a result: %w", a.message.TaskID, err)
+	}
+	running := t.State.Status == task.Running && t.State.Attempt == a.message.Attempt && t.HolderID == addr.Terminal
+	if !running {
+		return i.past(ctx, a, t)
+	}
+	return i.conclude(ctx, a, t)
+}
+
+// conclude judges the answer of the running attempt and commits it.
+func (i *Intake) conclude(ctx context.Context, a arrival, t store.Task) error {
+	run, err := i.cfg.Tasks.GetRun(ctx, t.RunID)
+	if err != nil {
+		return fmt.Errorf("cannot read run %s for a result: %w", t.RunID, err)
+	}
+	spec, known := i.cfg.Jobs.Get(t.Type)
+	if !known {
+		i.stats.unjudged.Add(1)
+		i.log.Error("a result cannot be judged; it stays with its terminal until its job is registered again",
+			"job", t.Type, "task_id", t.TaskID, "store_id", a.who.store)
+		return nil
+	}
+	now := i.cfg.Now()
+	v := i.judge(a, t, run, spec, now)
+	settled, err := i.cfg.Attempts.Settle(ctx, v.answer, now)
+	if err != nil {
+		return fmt.Errorf("cannot take the result of task %s attempt %d: %w", t.TaskID, a.message.Attempt, err)
+	}
+	switch {
+	case settled.Duplicate, settled.Refusal == protocol.CodeStale, settled.Refusal == protocol.CodeSettled:
+		return i.past(ctx, a, settled.Task)
+	case settled.Refusal == protocol.CodeLate:
+		return i.late(ctx, a, t)
+	case settled.Refusal != "":
+		i.refuse(ctx, a, t, settled.Refusal)
+		return nil
+	}
+	i.count(a, v)
+	i.receipt(ctx, a, v.fault)
+	if settled.Recorded {
+		return i.giveUp(ctx, a, t)
+	}
+	return nil
+}
+
+// count notes what came, and charges the budget with what came unasked.
+func (i *Intake) count(a arrival, v verdict) {
+	if v.fault != nil {
+		i.stats.invalid.Add(1)
+		i.log.Warn("a result was refused", "task_id", a.message.TaskID, "attempt", a.message.Attempt,
+			"store_id", a.who.store, "terminal_id", a.who.id, "code", string(v.fault.code), "path", v.fault.path,
+			"reason", v.fault.message)
+	} else {
+		i.stats.accepted.Add(1)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	called := i.line.remove(upload{a.message.TaskID, a.message.Attempt})
+	if size := len(a.message.Result); size > protocol.InlineLimit && !called {
+		i.stats.unasked.Add(1)
+		i.tokens.Spend(i.cfg.Now(), size)
+	}
+	i.signal()
+}
+
+// past answers what comes for an attempt that is over: with the receipt again
+// if this very answer is stored, else with why it changes nothing.
+func (i *Intake) past(ctx context.Context, a arrival, t store.Task) error {
+	i.mu.Lock()
+	i.line.remove(upload{a.message.TaskID, a.message.Attempt})
+	i.signal()
+	i.mu.Unlock()
+	if a.message.Outcome == protocol.AnswerCancelled && t.State.Status == task.Cancelled {
+		i.receipt(ctx, a, nil)
+		return nil
+	}
+	attempts, err := i.cfg.Tasks.ListAttempts(ctx, t.TaskID)
+	if err != nil {
+		return fmt.Errorf("cannot read the attempts of task %s: %w", t.TaskID, err)
+	}
+	for _, known := range attempts {
+		if known.Attempt == a.message.Attempt && known.TerminalID == a.who.id && !known.ReceivedAt.IsZero() && sameAnswer(known, a) {
+			i.stats.duplicate.Add(1)
+			i.receipt(ctx, a, faultOf(known))
+			return nil
+		}
+	}
+	code := protocol.CodeStale
+	if t.State.Settled {
+		code = protocol.CodeSettled
+	}
+	i.refuse(ctx, a, t, code)
+	return nil
+}
+
+// sameAnswer compares by the hash that the terminal names, and for a payload
+// that could not be read by the hash of the whole.
+func sameAnswer(known store.Attempt, a arrival) bool {
+	return known.SHA256 == a.message.SHA256 || known.SHA256 == a.hash()
+}
+
+// late refuses an answer that the run's policy does not take any more, and ends
+// the attempt: another one would only be late again.
+func (i *Intake) late(ctx context.Context, a arrival, t store.Task) error {
+	i.refuse(ctx, a, t, protocol.CodeLate)
+	return i.giveUp(ctx, a, t)
+}
+
+// giveUp ends an attempt whose answer came too late to move the task.
+func (i *Intake) giveUp(ctx context.Context, a arrival, t store.Task) error {
+	_, err := i.cfg.Attempts.Settle(ctx, store.Answer{
+		Attempt: store.Attempt{TaskID: t.TaskID, Attempt: a.message.Attempt, StoreID: a.who.store, TerminalID: a.who.id,
+			Failure: &protocol.Failure{Code: protocol.CodeLate, Message: "the answer came after the barrier"}},
+		Event:  task.GiveUp,
+		Reason: task.ReasonLeaseExpired,
+	}, i.cfg.Now())
+	if err != nil {
+		return fmt.Errorf("cannot end the late attempt %d of task %s: %w", a.message.Attempt, t.TaskID, err)
+	}
+	return nil
+}
+
+// receipt says that the answer is stored: accepted, or refused for its fault.
+func (i *Intake) receipt(ctx context.Context, a arrival, f *fault) {
+	accepted := f == nil
+	o := protocol.Order{Order: protocol.OrderReceipt, TaskID: a.message.TaskID, Attempt: a.message.Attempt,
+		SHA256: a.message.SHA256, Accepted: &accepted}
+	if f != nil {
+		o.Code, o.Message, o.Path = f.code, f.message, f.path
+	}
+	i.tell(ctx, a.who, o)
+}
+
+// refuse gives the receipt of an answer that changes nothing.
+func (i *Intake) refuse(ctx context.Context, a arrival, t store.Task, code protocol.Code) {
+	f := &fault{code: code}
+	switch {
+	case code == protocol.CodeNotFound:
+		f.message = "headquarters knows no such task of this store"
+	case code == protocol.CodeSettled:
+		f.message = "the task is over"
+	case code == protocol.CodeLate:
+		f.message = "it came after the barrier and the job takes no late answers"
+	case t.State.Status == task.Running:
+		f.message = "another attempt is running; keep the result until the task is over"
+	default:
+		f.message = "the attempt ended before its answer came; keep the result and claim again"
+	}
+	i.stats.stale.Add(1)
+	i.receipt(ctx, a, f)
+}
+
+// unreadable notes a message that names no attempt, so that nobody can be
+// answered.
+func (i *Intake) unreadable(addr protocol.Address, in transport.Inbound, err error) {
+	const shown = 256
+	i.stats.unreadable.Add(1)
+	i.log.Warn("a message could not be read", "kind", string(addr.Kind), "store_id", addr.Store,
+		"terminal_id", addr.Terminal, "bytes", len(in.Payload), "start", string(bytes.ToValidUTF8(in.Payload[:min(len(in.Payload), shown)], []byte("�"))),
+		"error", err)
+}
