@@ -1,0 +1,193 @@
+// Package cli lets an operator order, watch and cancel runs from a shell. It
+// speaks MQTT like any technician and has no way of its own into headquarters.
+//
+// The exit codes are: 0 done, and with --wait the report is complete; 2 the
+// command line or the request was refused; 3 the report is partial; 4 it is
+// below the quorum; 5 nobody answered.
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/spf13/cobra"
+
+	"muster/internal/protocol"
+)
+
+// The exit codes.
+const (
+	ExitRefused     = 2
+	ExitPartial     = 3
+	ExitBelowQuorum = 4
+	ExitNoAnswer    = 5
+)
+
+// exit ends the program with a code. An empty text has been said already.
+type exit struct {
+	code int
+	text string
+}
+
+// Error is what is still to be said.
+func (e *exit) Error() string { return e.text }
+
+// ExitCode is what the program returns to the shell.
+func (e *exit) ExitCode() int { return e.code }
+
+// Commands returns run, cancel, status and jobs, new ones on each call.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{runCommand(), cancelCommand(), statusCommand(), jobsCommand()}
+}
+
+// access says how to reach headquarters.
+type access struct {
+	broker       string
+	user         string
+	passwordFile string
+	caFile       string
+	root         string
+	timeout      time.Duration
+	asJSON       bool
+}
+
+func (a *access) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&a.broker, "broker", fromEnv("MUSTER_BROKER", "mqtt://127.0.0.1:1883"), "broker address: mqtt://, mqtts://, ws:// or wss:// (MUSTER_BROKER)")
+	f.StringVar(&a.user, "user", defaultUser(), "who asks (MUSTER_USER)")
+	f.StringVar(&a.passwordFile, "password-file", "", "file that holds the password (else MUSTER_PASSWORD)")
+	f.StringVar(&a.caFile, "ca-file", "", "certificates to trust, PEM")
+	f.StringVar(&a.root, "topic-root", protocol.DefaultRoot, "topic prefix")
+	f.DurationVar(&a.timeout, "timeout", 15*time.Second, "how long to wait for an answer")
+	f.BoolVar(&a.asJSON, "json", false, "print answers as JSON")
+}
+
+func fromEnv(name, otherwise string) string {
+	if value := os.Getenv(name); value != "" {
+		return value
+	}
+	return otherwise
+}
+
+func defaultUser() string {
+	for _, name := range []string{"MUSTER_USER", "USER", "USERNAME"} {
+		if user := os.Getenv(name); protocol.ValidID(user) {
+			return user
+		}
+	}
+	return "operator"
+}
+
+// password comes from a file or the environment, never from the command line,
+// where every process could read it.
+func (a *access) password() (string, error) {
+	if a.passwordFile == "" {
+		return os.Getenv("MUSTER_PASSWORD"), nil
+	}
+	data, err := os.ReadFile(a.passwordFile)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the password: %w", err)
+	}
+	return strings.TrimRight(string(data), "\r\n"), nil
+}
+
+// asked sends one request and returns its reply, or prints why it was refused.
+func (a *access) asked(ctx context.Context, cmd *cobra.Command, l *line, verb protocol.Verb, request any) (protocol.Reply, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	payload, err := protocol.Encode(request)
+	if err != nil {
+		return protocol.Reply{}, err
+	}
+	raw, err := l.ask(ctx, verb, payload)
+	if err != nil {
+		return protocol.Reply{}, err
+	}
+	var reply protocol.Reply
+	if err := protocol.Decode(raw, maxReplyBytes, &reply); err != nil {
+		return reply, &exit{ExitNoAnswer, "the answer cannot be read: " + err.Error()}
+	}
+	if a.asJSON {
+		say(cmd.OutOrStdout(), "%s\n", raw)
+	}
+	if !reply.OK {
+		if !a.asJSON {
+			showRefusal(cmd.ErrOrStderr(), reply)
+		}
+		return reply, &exit{code: ExitRefused}
+	}
+	return reply, nil
+}
+
+// once opens a line, asks, closes it, and shows the reply unless it was printed
+// as JSON.
+func (a *access) once(cmd *cobra.Command, verb protocol.Verb, request any, show func(io.Writer, protocol.Reply)) error {
+	l, err := open(cmd.Context(), a)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	reply, err := a.asked(cmd.Context(), cmd, l, verb, request)
+	if err == nil && !a.asJSON {
+		show(cmd.OutOrStdout(), reply)
+	}
+	return err
+}
+
+func cancelCommand() *cobra.Command {
+	var a access
+	var stores []string
+	var reason string
+	cmd := &cobra.Command{
+		Use:     "cancel RUN",
+		Short:   "Withdraw a run, or the tasks of some of its stores",
+		Example: "  dispatcher cancel 20260917-073012-0k3f9t --stores SH_0312 --reason 'power cut'",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			request := protocol.CancelRequest{RequestID: newID(), RunID: args[0], Stores: stores, Reason: reason}
+			return a.once(cmd, protocol.VerbCancel, request, func(w io.Writer, r protocol.Reply) { say(w, "%s\n", r.Message) })
+		},
+	}
+	a.flags(cmd)
+	cmd.Flags().StringSliceVar(&stores, "stores", nil, "ids of stores (default: the whole run)")
+	cmd.Flags().StringVar(&reason, "reason", "", "why; it is kept in the audit trail")
+	return cmd
+}
+
+func statusCommand() *cobra.Command {
+	var a access
+	var store string
+	cmd := &cobra.Command{
+		Use:   "status RUN",
+		Short: "Tell how a run, or one of its stores, stands",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.once(cmd, protocol.VerbStatus, protocol.StatusRequest{RunID: args[0], StoreID: store}, showStatus)
+		},
+	}
+	a.flags(cmd)
+	cmd.Flags().StringVar(&store, "store", "", "also show the task of this store")
+	return cmd
+}
+
+func jobsCommand() *cobra.Command {
+	var a access
+	cmd := &cobra.Command{
+		Use:   "jobs",
+		Short: "List the jobs that headquarters offers",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.once(cmd, protocol.VerbJobs, json.RawMessage("{}"), showJobs)
+		},
+	}
+	a.flags(cmd)
+	return cmd
+}
+
+func newID() string { return "cli-" + strings.ToLower(ulid.Make().String()) }

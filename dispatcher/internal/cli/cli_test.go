@@ -1,0 +1,346 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"muster/broker/server"
+	"muster/dispatcher/internal/cli"
+	"muster/dispatcher/internal/job"
+	"muster/dispatcher/internal/schema"
+	"muster/dispatcher/internal/store"
+	"muster/dispatcher/internal/transport"
+	"muster/dispatcher/internal/trigger"
+	"muster/internal/protocol"
+	"muster/internal/task"
+	"muster/schemas"
+)
+
+// headquarters is a real broker with a real trigger over a real store. What
+// comes after the order (states and the summary) is published by the test.
+type headquarters struct {
+	t      *testing.T
+	addr   string
+	store  *store.Store
+	sender *transport.Sender
+
+	mu      sync.Mutex
+	created func(store.Run) // told of each run
+}
+
+func setup(t *testing.T) *headquarters {
+	t.Helper()
+	hq := &headquarters{t: t}
+	topics, err := protocol.NewTopics(protocol.DefaultRoot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if hq.store, err = store.Open(t.Context(), store.Options{Path: filepath.Join(t.TempDir(), "muster.db")}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = hq.store.Close() })
+	hq.store.Observe(hq.changed)
+	log := slog.New(slog.DiscardHandler)
+	cfg := server.DefaultConfig()
+	cfg.Anonymous, cfg.UsersFile = true, ""
+	cfg.Listeners.TCP.Address = "127.0.0.1:0"
+	var step *trigger.Trigger
+	link, err := transport.NewEmbedded(cfg, func(ctx context.Context, in transport.Inbound) error {
+		if addr, ok := topics.Parse(in.Topic); ok && addr.Area == protocol.AreaRequest {
+			return step.Handle(ctx, addr, in)
+		}
+		return nil
+	}, func(transport.Session) {}, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hq.sender = transport.NewSender(link, topics, time.Now)
+	step, err = trigger.New(trigger.Config{Runs: hq.store, Tasks: hq.store, Register: hq.store, Sender: hq.sender, Now: time.Now, Logger: log,
+		Jobs: job.NewRegistry(job.Spec{Name: "collect_log", Version: 1, Title: "Collect", Policy: job.DefaultPolicy(),
+			Input: compile(t, "collect_log_input.v1.schema.json"), Output: compile(t, "collect_log_output.v1.schema.json")})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	places := []store.Place{{StoreID: "007", Name: "a", TimeZone: "UTC", Labels: map[string]string{"region": "east"}}, {StoreID: "1E5", Name: "b", TimeZone: "UTC"}}
+	if _, _, _, err := hq.store.ReplacePlaces(t.Context(), places, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(step.Start(t.Context()), link.Start(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = link.Stop(context.Background()) })
+	hq.addr = "mqtt://" + link.Addr("tcp").String()
+	return hq
+}
+
+func compile(t *testing.T, file string) *schema.Schema {
+	t.Helper()
+	doc, err := fs.ReadFile(schemas.FS, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := schema.Compile(file, doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (hq *headquarters) changed(changes []store.Change) {
+	hq.mu.Lock()
+	created := hq.created
+	hq.mu.Unlock()
+	for _, c := range changes {
+		if c.Kind == store.RunCreated && created != nil {
+			go created(*c.Run)
+		}
+	}
+}
+
+func (hq *headquarters) onRun(f func(store.Run)) {
+	hq.mu.Lock()
+	defer hq.mu.Unlock()
+	hq.created = f
+}
+
+// publish retains v on a topic of the run.
+func (hq *headquarters) publish(run string, kind protocol.RunKind, v any) {
+	if err := hq.sender.JSON(context.Background(), hq.sender.Topics().Run(run, kind), v, transport.Options{Retain: true}); err != nil {
+		hq.t.Error(err)
+	}
+}
+
+// shell runs one command line and returns what it printed and its exit code.
+func shell(ctx context.Context, t *testing.T, stdin string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	root := &cobra.Command{Use: "dispatcher", SilenceUsage: true, SilenceErrors: true}
+	root.AddCommand(cli.Commands()...)
+	root.SetArgs(args)
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	root.SetIn(strings.NewReader(stdin))
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return out.String(), errs.String(), 0
+	}
+	errs.WriteString(err.Error())
+	var coded interface{ ExitCode() int }
+	if errors.As(err, &coded) {
+		return out.String(), errs.String(), coded.ExitCode()
+	}
+	return out.String(), errs.String(), 2
+}
+
+func (hq *headquarters) shell(args ...string) (stdout, stderr string, code int) {
+	hq.t.Helper()
+	return shell(hq.t.Context(), hq.t, "", append(args, "--broker", hq.addr, "--user", "wang")...)
+}
+
+// ordered runs a command that prints one reply as JSON.
+func (hq *headquarters) ordered(args ...string) protocol.Reply {
+	hq.t.Helper()
+	out, errs, code := hq.shell(append(args, "--json")...)
+	var reply protocol.Reply
+	if err := protocol.Decode([]byte(out), 1<<20, &reply); err != nil || (code == 0) != reply.OK {
+		hq.t.Fatalf("%v: %d, %q, %q, %v", args, code, out, errs, err)
+	}
+	return reply
+}
+
+func TestRunOrdersWhatTheFlagsSay(t *testing.T) {
+	t.Parallel()
+	hq := setup(t)
+	list := filepath.Join(t.TempDir(), "missing.csv")
+	if err := os.WriteFile(list, []byte("\ufeffstore_id,name\r\n# closed: 1E5\r\n007,a\r\n\r\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "in.json")
+	if err := os.WriteFile(file, []byte(`{"date":"2026-01-01","excerptLines":7}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		args   []string
+		stores int
+		input  string
+	}{
+		"all":       {[]string{"--stores", "all"}, 2, `{}`},
+		"list":      {[]string{"--stores", "007, 1E5,007"}, 2, `{}`},
+		"file":      {[]string{"--stores", "@" + list}, 1, `{}`},
+		"label":     {[]string{"--stores", "label:region!=east"}, 1, `{}`},
+		"text":      {[]string{"--stores", "all", "--input", "date=2026-09-17", "--input", "note=1E5", "--input", "eq=a=b"}, 2, `{"date":"2026-09-17","eq":"a=b","note":"1E5"}`},
+		"JSON":      {[]string{"--stores", "all", "--input", "topErrors:=5"}, 2, `{"topErrors":5}`},
+		"over file": {[]string{"--stores", "all", "--input-file", file, "--input", "date=yesterday"}, 2, `{"date":"yesterday","excerptLines":7}`},
+	} {
+		reply := hq.ordered(append([]string{"run", "collect_log", "--reason", name}, c.args...)...)
+		run, err := hq.store.GetRun(t.Context(), reply.RunID)
+		if err != nil || run.Targets != c.stores || string(run.Input) != c.input || run.Reason != name || run.RequestedBy != "wang" {
+			t.Errorf("%s: %+v, %v", name, run, err)
+		}
+	}
+	reply := hq.ordered("run", "collect_log", "--stores", "all", "--barrier", "90s", "--makeup", "0s", "--attempts", "4", "--max-running", "3", "--priority", "-2", "--request-id", "mine")
+	run, err := hq.store.GetRun(t.Context(), reply.RunID)
+	if p := run.Policy; err != nil || p.Barrier != 90*time.Second || p.Makeup != 0 || p.Attempts != 4 || p.MaxRunning != 3 || p.Priority != -2 {
+		t.Errorf("settings: %+v, %v", p, err)
+	}
+	again := hq.ordered("run", "collect_log", "--stores", "all", "--barrier", "90s", "--makeup", "0s", "--attempts", "4", "--max-running", "3", "--priority", "-2", "--request-id", "mine")
+	if again.RunID != run.RunID || !*again.Duplicate {
+		t.Errorf("the same id: %+v", again)
+	}
+}
+
+func TestBadCommandLinesAskNobody(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args []string
+		say  string
+	}{
+		"no stores":       {[]string{"run", "collect_log"}, `required flag(s) "stores" not set`},
+		"no job":          {[]string{"run", "--stores", "all"}, "accepts 1 arg(s)"},
+		"empty stores":    {[]string{"run", "j", "--stores", " , "}, `--stores " , " names no store`},
+		"empty label":     {[]string{"run", "j", "--stores", "label:"}, "--stores label: needs an expression"},
+		"lost file":       {[]string{"run", "j", "--stores", "@/no/such/file"}, "cannot read the list of stores"},
+		"input":           {[]string{"run", "j", "--stores", "all", "--input", "date"}, `--input "date" must be KEY=TEXT or KEY:=JSON`},
+		"input JSON":      {[]string{"run", "j", "--stores", "all", "--input", "n:=01"}, `--input "n:=01": BAD_JSON`},
+		"input file":      {[]string{"run", "j", "--stores", "all", "--input-file", "-"}, "cannot read the input from -: EMPTY_PAYLOAD"},
+		"barrier":         {[]string{"run", "j", "--stores", "all", "--barrier", "1500ms"}, "--barrier 1.5s must be whole seconds"},
+		"barrier no unit": {[]string{"run", "j", "--stores", "all", "--barrier", "60"}, "missing unit in duration"},
+		"user":            {[]string{"jobs", "--user", "a/b"}, `--user "a/b" must be`},
+		"broker":          {[]string{"jobs", "--broker", "nowhere"}, `--broker "nowhere" must be an address`},
+		"root":            {[]string{"jobs", "--topic-root", "a/#"}, `cannot use topic root "a/#"`},
+		"password file":   {[]string{"jobs", "--password-file", "/no/such/file"}, "cannot read the password"},
+		"unknown flag":    {[]string{"jobs", "--nope"}, "unknown flag: --nope"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, errs, code := shell(t.Context(), t, "", c.args...); code != 2 || !strings.Contains(errs, c.say) {
+				t.Errorf("got %d, %q", code, errs)
+			}
+		})
+	}
+}
+
+func TestARefusalIsShownInBothLanguages(t *testing.T) {
+	t.Parallel()
+	hq := setup(t)
+	_, errs, code := hq.shell("run", "collect_log", "--stores", "sh_1")
+	if code != cli.ExitRefused || !strings.Contains(errs, "refused: UNKNOWN_STORE: no such store: sh_1") || !strings.Contains(errs, "未知门店") || !strings.Contains(errs, "hint: ") {
+		t.Errorf("got %d, %q", code, errs)
+	}
+	if reply := hq.ordered("run", "nope", "--stores", "all"); reply.Code != protocol.CodeUnknownJob {
+		t.Errorf("got %+v", reply)
+	}
+}
+
+func TestCancelStatusAndJobs(t *testing.T) {
+	t.Parallel()
+	hq := setup(t)
+	run := hq.ordered("run", "collect_log", "--stores", "all").RunID
+	for _, step := range []struct{ args, say string }{
+		{"jobs", "collect_log  v1  Collect"},
+		{"status " + run, "stores 2: pending 2"},
+		{"cancel " + run + " --stores 007 --reason x", "1 cancelled"},
+		{"status " + run + " --store 007", "of store 007: CANCELLED, attempt 0"},
+		{"cancel " + run, "1 cancelled, 1 were already finished"},
+		{"cancel " + run, "already finished: nothing was left to cancel"},
+	} {
+		out, errs, code := hq.shell(strings.Fields(step.args)...)
+		if code != 0 || !strings.Contains(out, step.say) {
+			t.Errorf("%s: %d, %q, %q", step.args, code, out, errs)
+		}
+	}
+	if _, errs, code := hq.shell("status", "nope"); code != cli.ExitRefused || !strings.Contains(errs, "NOT_FOUND") {
+		t.Errorf("got %d, %q", code, errs)
+	}
+}
+
+func TestWaitEndsWithTheVerdict(t *testing.T) {
+	t.Parallel()
+	hq := setup(t)
+	for verdict, want := range map[protocol.Verdict]int{protocol.VerdictComplete: 0, protocol.VerdictPartial: cli.ExitPartial, protocol.VerdictBelowQuorum: cli.ExitBelowQuorum} {
+		hq.onRun(func(run store.Run) {
+			hq.publish(run.RunID, protocol.RunState, protocol.RunStateReport{Meta: hq.sender.Meta(), RunID: run.RunID, Job: run.Job, Phase: protocol.PhaseCollecting,
+				Targets: 2, Tasks: map[task.Status]int{task.Running: 2}, Online: 2, BarrierAt: protocol.At(run.BarrierAt)})
+			hq.publish(run.RunID, protocol.RunSummary, protocol.Summary{Meta: hq.sender.Meta(), RunID: run.RunID, Job: run.Job, Revision: 1, Verdict: verdict, Targets: 2,
+				Counts: protocol.Counts{Succeeded: 1, Offline: 1}, Missing: []string{"1E5"}, Folder: "reports/2026/09", Files: []protocol.ManifestFile{{Name: "r.json"}},
+				Text: "1 of 2 stores", TextZh: "2 家门店中 1 家完成"})
+		})
+		out, errs, code := hq.shell("run", "collect_log", "--stores", "all", "--wait")
+		if code != want {
+			t.Errorf("%s: exit code %d, %q", verdict, code, errs)
+		}
+		for _, say := range []string{"2 stores, report by", "1 of 2 stores\n2 家门店中 1 家完成\n", "verdict " + string(verdict), "offline 1", "missing 1E5", "reports/2026/09/r.json"} {
+			if !strings.Contains(out, say) {
+				t.Errorf("%s: %q lacks %q", verdict, out, say)
+			}
+		}
+	}
+	out, _, _ := hq.shell("run", "collect_log", "--stores", "all", "--wait", "--json")
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if len(lines) != 2 || !json.Valid([]byte(lines[0])) || !strings.Contains(lines[1], `"verdict":`) {
+		t.Errorf("JSON: %q", out)
+	}
+}
+
+func TestNobodyThereIsSaid(t *testing.T) {
+	t.Parallel()
+	var listening net.ListenConfig
+	listener, err := listening.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, errs, code := shell(t.Context(), t, "", "jobs", "--broker", "mqtt://"+addr, "--timeout", "300ms")
+	if code != cli.ExitNoAnswer || !strings.Contains(errs, "no answer: the broker cannot be reached") {
+		t.Errorf("got %d, %q", code, errs)
+	}
+}
+
+func TestAWrongPasswordIsSaidAtOnce(t *testing.T) {
+	t.Parallel()
+	users := filepath.Join(t.TempDir(), "users.yaml")
+	if err := os.WriteFile(users, []byte("users: []\nterminals: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := server.DefaultConfig()
+	cfg.UsersFile, cfg.Listeners.TCP.Address = users, "127.0.0.1:0"
+	broker, err := server.New(cfg, server.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := broker.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = broker.Stop(context.Background()) })
+	_, errs, code := shell(t.Context(), t, "", "jobs", "--broker", "mqtt://"+broker.Addr("tcp").String(), "--user", "wang", "--timeout", "60s")
+	if code != cli.ExitRefused || !strings.Contains(errs, "the broker refuses user wang: check --user and the password") {
+		t.Errorf("got %d, %q", code, errs)
+	}
+}
+
+func TestInterruptEndsTheWait(t *testing.T) {
+	t.Parallel()
+	hq := setup(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	hq.onRun(func(store.Run) { cancel() })
+	_, errs, code := shell(ctx, t, "", "run", "collect_log", "--stores", "all", "--wait", "--broker", hq.addr, "--user", "wang")
+	if code != cli.ExitNoAnswer || !strings.Contains(errs, "interrupted") {
+		t.Errorf("got %d, %q", code, errs)
+	}
+}

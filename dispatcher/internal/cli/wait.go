@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"muster/internal/protocol"
+)
+
+// patience is how long a run may be silent beyond its barrier before nobody is
+// taken to be there.
+const patience = 2 * time.Minute
+
+// runAndWait orders the run and, if asked to, follows it to its first report.
+func runAndWait(cmd *cobra.Command, a *access, request protocol.RunRequest, wait bool) error {
+	l, err := open(cmd.Context(), a)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	reply, err := a.asked(cmd.Context(), cmd, l, protocol.VerbRun, request)
+	if err != nil {
+		return err
+	}
+	if !a.asJSON {
+		showAccepted(cmd.OutOrStdout(), reply)
+	}
+	if !wait {
+		return nil
+	}
+	summary, raw, err := l.follow(cmd.Context(), reply.RunID, func(s protocol.RunStateReport) {
+		showProgress(cmd.ErrOrStderr(), s)
+	})
+	if err != nil {
+		return err
+	}
+	if a.asJSON {
+		say(cmd.OutOrStdout(), "%s\n", raw)
+	} else {
+		showSummary(cmd.OutOrStdout(), summary)
+	}
+	switch summary.Verdict {
+	case protocol.VerdictComplete:
+		return nil
+	case protocol.VerdictPartial:
+		return &exit{code: ExitPartial}
+	case protocol.VerdictBelowQuorum:
+		return &exit{code: ExitBelowQuorum}
+	}
+	return &exit{ExitNoAnswer, fmt.Sprintf("the summary has the unknown verdict %q", summary.Verdict)}
+}
+
+// follow returns the first summary of a run. State and summary are retained,
+// so it does not matter that the run began before anybody listened.
+func (l *line) follow(ctx context.Context, runID string, progress func(protocol.RunStateReport)) (protocol.Summary, []byte, error) {
+	state, summary := l.topics.Run(runID, protocol.RunState), l.topics.Run(runID, protocol.RunSummary)
+	if err := l.subscribe(ctx, state, summary); err != nil {
+		return protocol.Summary{}, nil, err
+	}
+	silence := time.NewTimer(patience)
+	defer silence.Stop()
+	for {
+		select {
+		case m := <-l.inbox:
+			switch m.topic {
+			case summary:
+				var s protocol.Summary
+				if err := protocol.Decode(m.payload, maxReplyBytes, &s); err != nil {
+					return s, nil, &exit{ExitNoAnswer, "the summary cannot be read: " + err.Error()}
+				}
+				return s, m.payload, nil
+			case state:
+				var s protocol.RunStateReport
+				if protocol.Decode(m.payload, maxReplyBytes, &s) != nil {
+					continue // the next one may be better
+				}
+				// Both times are headquarters': our own clock may be wrong.
+				silence.Reset(patience + max(0, s.BarrierAt.Sub(s.At.Time)))
+				progress(s)
+			}
+		case <-silence.C:
+			return protocol.Summary{}, nil, &exit{ExitNoAnswer, "no report came; ask again with: dispatcher status " + runID}
+		case <-ctx.Done():
+			return protocol.Summary{}, nil, l.unanswered(ctx)
+		case <-l.ctx.Done():
+			return protocol.Summary{}, nil, l.unanswered(l.ctx)
+		}
+	}
+}
