@@ -20,9 +20,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
-
-	// A terminal may have no zone data of its own.
-	_ "time/tzdata"
+	_ "time/tzdata" // a terminal may have no zone data of its own
 
 	"muster/edge-agent/internal/collect/sources"
 	"muster/edge-agent/internal/collect/tally"

@@ -29,8 +29,6 @@ type run struct {
 	messages *tally.Messages
 	excerpt  *tally.Excerpt
 
-	// unread counts what was left out because there was too much.
-	unread int
 	// left is how many bytes may still be read.
 	left int64
 	// taken are the log files that were read, so that one with two names counts once.
@@ -45,9 +43,6 @@ type taken struct {
 
 func (r *run) say(path string, said ...sources.Problem) {
 	for _, one := range said {
-		if one.Code == sources.OverBudget || one.Code == sources.TooManyFiles {
-			r.unread++
-		}
 		r.problems = append(r.problems, problem{Code: one.Code, Path: showPath(path), Detail: showPath(one.Detail)})
 	}
 }
@@ -180,7 +175,12 @@ func (r *run) output() *result {
 		return clean
 	})
 	out.Totals.ErrorGroups = len(groups) + more
-	out.Truncated.UngroupedLines, out.Truncated.UnreadFiles = r.messages.Dropped(), r.unread
+	out.Truncated.UngroupedLines = r.messages.Dropped()
+	for _, p := range r.problems {
+		if p.Code == sources.OverBudget || p.Code == sources.TooManyFiles {
+			out.Truncated.UnreadFiles++
+		}
+	}
 	for _, group := range groups {
 		out.TopErrors = append(out.TopErrors, errorEntry{
 			Message: group.Message, Example: group.Example, Level: group.Level.String(), Count: group.Count,

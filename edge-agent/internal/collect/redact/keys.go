@@ -40,6 +40,7 @@ func (f *finder) keys() {
 		if !isSecretName(name) {
 			continue
 		}
+		f.named = true
 		k := key{name: name, start: start, end: end}
 		k.line = strings.LastIndexByte(f.text[:start], '\n') + 1
 		if f.isElement(k) {

@@ -9,34 +9,57 @@ import (
 
 // patterns finds secrets by their own form.
 func (f *finder) patterns() {
-	f.privateKeys()
-	f.addresses()
+	lower := strings.ToLower(f.text)
+	if strings.Contains(lower, "private") {
+		f.privateKeys()
+	}
+	if strings.Contains(lower, "://") {
+		f.addresses()
+	}
 	for _, form := range forms() {
-		for _, at := range form.FindAllStringSubmatchIndex(f.text, -1) {
+		if !form.mayMatch(lower) {
+			continue
+		}
+		for _, at := range form.expression.FindAllStringSubmatchIndex(f.text, -1) {
 			f.add(at[2], at[3])
 		}
 	}
 }
 
-// forms are the shapes whose first group is a secret: the credentials of HTTP schemes, JSON web tokens, the keys of
-// well-known services, and the options of commands that take a password.
-var forms = sync.OnceValue(func() []*regexp.Regexp {
-	var compiled []*regexp.Regexp
-	for _, form := range []string{
-		`(?i)\b(?:bearer|negotiate|ntlm)[ \t]+([A-Za-z0-9._~+/=\-]{6,})`,
-		`(?i:\bbasic)[ \t]+([A-Za-z0-9+/]{5,}(?:[0-9A-Z][A-Za-z0-9+/]*={0,2}|={1,2}))`,
-		`\b(eyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{5,}(?:\.[A-Za-z0-9_-]*)*)`,
-		`\b((?:AKIA|ASIA|AKID|LTAI|AIza)[A-Za-z0-9_-]{12,})`,
-		`\b((?:gh[opsur]|github_pat|glpat|xox[abeprs]|sk|sk_live|rk_live|sk_test|npm|hf)[-_][A-Za-z0-9_-]{16,})`,
-		`(?i)\bidentified\s+by\s+["']([^"'\n]+)`,
-		`(?:\s-u|\s--user|--proxy-user)[ =]+["']?[^:\s"']+:([^\s"']+)`,
-		`\bmysql\w*\b[^\n]*?\s-p([^\s"']+)`,
-		`(?i)jdbc:oracle:\w+:[^/\s"'@]+/([^@\s"']+)@`,
-		`(?i)\b(?:sqlplus|imp|exp|sqlldr)\s+[^/\s"'@]+/([^@\s"']+)@`,
-	} {
-		compiled = append(compiled, regexp.MustCompile(form))
+// form is a shape whose first group is a secret. One of its words, in lower case, stands in every text that has one:
+// looking for a word is a hundred times cheaper than matching.
+type form struct {
+	words      []string
+	expression *regexp.Regexp
+}
+
+func (f form) mayMatch(lower string) bool {
+	for _, word := range f.words {
+		if strings.Contains(lower, word) {
+			return true
+		}
 	}
-	return compiled
+	return false
+}
+
+// forms are the credentials of HTTP schemes, JSON web tokens, the keys of well-known services, and the options of
+// commands that take a password.
+var forms = sync.OnceValue(func() []form {
+	return []form{
+		{[]string{"bearer", "negotiate", "ntlm"}, regexp.MustCompile(`(?i)\b(?:bearer|negotiate|ntlm)[ \t]+([A-Za-z0-9._~+/=\-]{6,})`)},
+		{[]string{"basic"}, regexp.MustCompile(`(?i:\bbasic)[ \t]+([A-Za-z0-9+/]{5,}(?:[0-9A-Z][A-Za-z0-9+/]*={0,2}|={1,2}))`)},
+		{[]string{"eyj"}, regexp.MustCompile(`\b(eyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{5,}(?:\.[A-Za-z0-9_-]*)*)`)},
+		{[]string{"akia", "asia", "akid", "ltai", "aiza"}, regexp.MustCompile(`\b((?:AKIA|ASIA|AKID|LTAI|AIza)[A-Za-z0-9_-]{12,})`)},
+		{
+			[]string{"gh", "glpat", "xox", "sk", "rk_", "npm", "hf"},
+			regexp.MustCompile(`\b((?:gh[opsur]|github_pat|glpat|xox[abeprs]|sk|sk_live|rk_live|sk_test|npm|hf)[-_][A-Za-z0-9_-]{16,})`),
+		},
+		{[]string{"identified"}, regexp.MustCompile(`(?i)\bidentified\s+by\s+["']([^"'\n]+)`)},
+		{[]string{"-u", "--user", "--proxy-user"}, regexp.MustCompile(`(?:\s-u|\s--user|--proxy-user)[ =]+["']?[^:\s"']+:([^\s"']+)`)},
+		{[]string{"mysql"}, regexp.MustCompile(`\bmysql\w*\b[^\n]*?\s-p([^\s"']+)`)},
+		{[]string{"jdbc:oracle"}, regexp.MustCompile(`(?i)jdbc:oracle:\w+:[^/\s"'@]+/([^@\s"']+)@`)},
+		{[]string{"sqlplus", "imp", "exp", "sqlldr"}, regexp.MustCompile(`(?i)\b(?:sqlplus|imp|exp|sqlldr)\s+[^/\s"'@]+/([^@\s"']+)@`)},
+	}
 })
 
 type keyForms struct{ begin, end, putty *regexp.Regexp }
@@ -90,7 +113,7 @@ func (f *finder) addresses() {
 		switch {
 		case colon >= 0 && !port().MatchString(rest[colon+1:end]):
 			f.add(at[2]+colon+1, at[2]+end)
-		case colon >= 0 && strings.IndexAny(rest[colon+1:end], "/?#") < 0:
+		case colon >= 0 && !strings.ContainsAny(rest[colon+1:end], "/?#"):
 			// All digits, but no path behind it: a password, not a port.
 			f.add(at[2]+colon+1, at[2]+end)
 		case colon < 0 && end >= 20 && strings.IndexByte(rest[:end], '/') < 0:

@@ -22,7 +22,9 @@ const Mark = "[redacted]"
 func Text(text string) (clean string, count int) {
 	f := &finder{text: text}
 	f.keys()
-	f.pairs()
+	if f.named {
+		f.pairs()
+	}
 	f.patterns()
 	if len(f.spans) == 0 {
 		return text, 0
@@ -37,6 +39,8 @@ type span struct{ start, end int }
 type finder struct {
 	text  string
 	spans []span
+	// named says that the name of a secret was seen.
+	named bool
 }
 
 // add notes a secret. White space around it is not part of it.

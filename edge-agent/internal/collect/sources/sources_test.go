@@ -179,3 +179,33 @@ func TestDayInName(t *testing.T) {
 		}
 	}
 }
+
+func TestFinishSaysWhatChanged(t *testing.T) {
+	t.Parallel()
+	for code, change := range map[string]func(path string) error{
+		sources.Shrank:  func(path string) error { return os.Truncate(path, 3) },
+		sources.Rotated: func(path string) error { return os.Rename(path, path+".1") },
+		sources.Grew: func(path string) error {
+			return os.WriteFile(path, []byte(strings.Repeat("y", 300_000)), 0o600)
+		},
+	} {
+		path := write(t, filepath.Join(t.TempDir(), "a.log"), strings.Repeat("x", 200_000))
+		file, problem := sources.Open(t.Context(), path, 1<<20)
+		if problem != nil {
+			t.Fatal(problem)
+		}
+		if _, err := io.ReadFull(file, make([]byte, 10)); err != nil {
+			t.Fatal(err)
+		}
+		if err := change(path); err != nil {
+			t.Fatal(err)
+		}
+		summary, err := file.Finish()
+		if err != nil || len(summary.Problems) != 1 || summary.Problems[0].Code != code {
+			t.Errorf("%s: got %+v, %v", code, summary, err)
+		}
+		if summary.Bytes > 200_000 || code != sources.Shrank && summary.Bytes != 200_000 {
+			t.Errorf("%s: %d bytes", code, summary.Bytes)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"bytes"
 	"cmp"
 	"container/heap"
 	"slices"
@@ -18,9 +19,13 @@ type Line struct {
 	Path   string
 	Number int64
 	Level  Level
-	Text   string
+	// Text is set by Excerpt.Lines.
+	Text string
 	// Cut says that Text is only the head of the line.
 	Cut bool
+
+	// text is Text while the line may still be pushed out.
+	text []byte
 }
 
 // Excerpt keeps the last lines of a day: warnings and errors with what follows them first, and others where there is
@@ -43,12 +48,16 @@ func (e *Excerpt) Add(text []byte, cut bool, line Line) {
 		return
 	}
 	shown := redact.Clip(text, maxLineBytes)
-	line.Text, line.Cut = string(shown), cut || len(shown) < len(text)
+	line.Cut = cut || len(shown) < len(text)
 	if len(*kept) == e.limit {
+		// Nearly every line of a day pushes another out, so its memory is taken over.
+		reused := (*kept)[0].text[:0]
+		line.text = append(reused, shown...)
 		(*kept)[0] = line
 		heap.Fix(kept, 0)
 		return
 	}
+	line.text = bytes.Clone(shown)
 	heap.Push(kept, line)
 }
 
@@ -61,6 +70,9 @@ func (e *Excerpt) Lines() []Line {
 		lines = append(lines, plain[max(0, len(plain)-room):]...)
 	}
 	slices.SortFunc(lines, compare)
+	for i := range lines {
+		lines[i].Text = string(lines[i].text)
+	}
 	return lines
 }
 

@@ -29,7 +29,7 @@ type kind struct {
 }
 
 func kinds() []kind {
-	utf16 := func(e unicode.Endianness, bom unicode.BOMPolicy) encoding.Encoding { return unicode.UTF16(e, bom) }
+	utf16 := unicode.UTF16
 	return []kind{
 		{textenc.UTF8, unicode.UTF8, false}, {textenc.UTF8, unicode.UTF8BOM, true},
 		{textenc.GB18030, simplifiedchinese.GB18030, false}, {textenc.Big5, traditionalchinese.Big5, false},
@@ -227,7 +227,7 @@ func TestLinesToleratesZeros(t *testing.T) {
 
 func TestCanonical(t *testing.T) {
 	t.Parallel()
-	for in, want := range map[string]string{"UTF-8": "utf-8", "GB2312": "gbk", "cp936": "gbk", "GB_18030": "gb18030", " Big5 ": "big5", "UTF_16LE": "utf-16le"} {
+	for in, want := range map[string]string{"UTF-8": "utf-8", "GB2312": "gbk", "cp936": "gbk", "GB_18030": "gb18030", "Big-5": "big5", "UTF_16LE": "utf-16le"} {
 		if got, err := textenc.Canonical(in); err != nil || got != want {
 			t.Errorf("Canonical(%q) = %q, %v", in, got, err)
 		}
