@@ -23,12 +23,13 @@ func Clip(text []byte, limit int) []byte {
 
 // WithoutLoose returns a text whose end was cut off without the word that may have been cut through.
 func WithoutLoose(text []byte) []byte {
-	space := bytes.LastIndexAny(text, " \t\n")
-	if scheme := bytes.LastIndex(text, []byte("://")); scheme > space {
+	// What ends an address: a password in one may hold any other character.
+	end := bytes.LastIndexAny(text, " \t\n\"'<>`")
+	if scheme := bytes.LastIndex(text, []byte("://")); scheme > end {
 		return text[:scheme+len("://")]
 	}
-	if space > 0 && len(text)-space <= maxTokenBytes {
-		return text[:space]
+	if word := bytes.LastIndexAny(text, " \t\n\"'<>`,;&"); word > 0 && len(text)-word <= maxTokenBytes {
+		return text[:word]
 	}
 	return text
 }

@@ -3,6 +3,7 @@ package redact_test
 import (
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"muster/edge-agent/internal/collect/redact"
 )
@@ -131,6 +132,24 @@ func TestTextLeavesOtherTextAlone(t *testing.T) {
 	} {
 		if got, count := redact.Text(in); got != in || count != 0 {
 			t.Errorf("%q became %q (%d)", in, got, count)
+		}
+	}
+}
+
+func TestClipLeavesNoHalfSecret(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"open mysql://pos:S3cr3t,Hx9;S3cr3t@db/pos failed", `{"url":"redis://:S3cr3tHx9@h/0","token":"S3cr3tHx9","n":1}`, "key AKIAS3cr3tHx9ABCDEFGH ok",
+		"x password=S3cr3tHx9 y", "Authorization: Bearer S3cr3tHx9S3cr3t", "错误 密码：S3cr3tHx9 完", `conn="Server=x;Password=S3cr3tHx9;D=y"`,
+	} {
+		for limit := range len(text) + 1 {
+			clipped := redact.Clip([]byte(text), limit)
+			if len(clipped) > limit || !utf8.Valid(clipped) {
+				t.Fatalf("Clip(%q, %d) = %q", text, limit, clipped)
+			}
+			if got, _ := redact.Text(string(clipped)); strings.Contains(got, "S3") || strings.Contains(got, "Hx") {
+				t.Errorf("%q cut to %d became %q", text, limit, got)
+			}
 		}
 	}
 }

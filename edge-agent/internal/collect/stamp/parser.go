@@ -35,10 +35,11 @@ type Options struct {
 // written (nor more than 62 days after AsOf, so that a file with a wrong or later date does not pull lines into the
 // future). A modification time before 2000 is taken for a dead clock and AsOf alone counts.
 type Parser struct {
-	options  Options
-	latest   time.Time
-	anchored bool
-	day      dayCache
+	options Options
+	latest  time.Time
+	// anchored says that a line began with a time, and dated that one began with a whole date.
+	anchored, dated bool
+	day             dayCache
 }
 
 // NewParser returns a parser for one file.
@@ -63,9 +64,17 @@ func (p *Parser) Parse(line []byte) (ms int64, rest int, ok bool) {
 		return ms, rest, true
 	}
 	indented := len(line) > 0 && (line[0] == ' ' || line[0] == '\t')
-	if ms, rest, ok = p.at(line, start, !indented); ok {
-		p.anchored = true
+	// A bar code may look like an epoch, and a duration like a time of day; where lines are dated they are no times.
+	loose := !indented && !p.dated
+	if ms, rest, ok = p.at(line, start, false); ok {
+		p.anchored, p.dated = true, true
 		return ms, rest, true
+	}
+	if loose {
+		if ms, rest, ok = p.at(line, start, true); ok {
+			p.anchored = true
+			return ms, rest, true
+		}
 	}
 	if level := skipWord(line, start); level > start {
 		if ms, rest, ok = p.at(line, level, false); ok {

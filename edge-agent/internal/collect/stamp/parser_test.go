@@ -84,7 +84,7 @@ func TestParseLeavesOtherLinesAlone(t *testing.T) {
 	for _, line := range []string{
 		"", " ", "\tat com.x.Y(Y.java:12)", "Caused by: x at 2026-01-01 00:00:00 y", "  2026 items", "2026-13-45 07:30:05", "2026-02-30 07:30:05",
 		"2026-09-17", "2026-09-17 25:00:00", "2026-09-17 07:61:00", "12345678 9", "17/Foo/2026:07:30:05", "May the force", "Mon ami", "[",
-		"192.168.0.1 x", "1.2.3.4.5 x", "99999999999 x", "3 retries", "Sept", "{\"n\":1}", "<34>", "Sunday",
+		"192.168.0.1 x", "1.2.3.4.5 x", "99999999999 x", "3 retries", "Sept", "1789601405 sold", "1789601405000,milk", "07:30:05 took long", "{\"n\":1}", "<34>", "Sunday",
 	} {
 		if ms, _, ok := p.Parse([]byte(line)); ok {
 			t.Errorf("%q: got %s", line, time.UnixMilli(ms).UTC())

@@ -51,8 +51,9 @@ func (e *Excerpt) Add(text []byte, cut bool, line Line) {
 	line.Cut = cut || len(shown) < len(text)
 	if len(*kept) == e.limit {
 		// Nearly every line of a day pushes another out, so its memory is taken over.
-		reused := (*kept)[0].text[:0]
-		line.text = append(reused, shown...)
+		reused := (*kept)[0].text
+		reused = append(reused[:0], shown...)
+		line.text = reused
 		(*kept)[0] = line
 		heap.Fix(kept, 0)
 		return

@@ -67,13 +67,15 @@ func (m *Messages) Add(message []byte, level Level, atMs int64) {
 // Dropped returns how many messages were not counted because there were too many different ones.
 func (m *Messages) Dropped() int64 { return m.dropped }
 
-// Top returns the most frequent groups, at most limit, and how many more there are. clean is applied to every text
-// first, and what is alike after that is one group. Draws go by message, so that the order is always the same.
+// Top returns the most frequent groups, at most limit, and how many more there are. clean is applied to every
+// message first, and what is alike after that is one group. Draws go by message, so that the order is always the same.
 func (m *Messages) Top(limit int, clean func(string) string) (top []Group, more int) {
 	merged := make(map[string]Group, len(m.groups))
 	for _, key := range slices.Sorted(maps.Keys(m.groups)) {
 		group := *m.groups[key]
-		group.Message, group.Example = clean(group.Message), clean(group.Example)
+		// Cleaned first: a secret whose digits are taken out may no longer look like one.
+		group.Example = clean(group.Example)
+		group.Message = string(normalise(nil, []byte(group.Example)))
 		if other, ok := merged[group.Message]; ok {
 			group.Count += other.Count
 			group.Level = min(group.Level, other.Level)

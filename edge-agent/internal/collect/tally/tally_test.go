@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/edge-agent/internal/collect/redact"
 	"muster/edge-agent/internal/collect/tally"
 )
 
@@ -85,6 +86,17 @@ func TestMessagesTop(t *testing.T) {
 	}
 	if top, _ = m.Top(9, func(string) string { return "x" }); len(top) != 1 || top[0].Count != 7 {
 		t.Errorf("what is alike once it is cleaned stayed apart: %+v", top)
+	}
+}
+
+func TestMessagesAreCleanedBeforeTheyAreNormalised(t *testing.T) {
+	t.Parallel()
+	m := tally.NewMessages()
+	m.Add([]byte("call 7 with Bearer a1b2c3d4e5f6g7 failed"), tally.Error, 1)
+	m.Add([]byte("call 8 with Bearer z9y8x7w6v5u4t3 failed"), tally.Error, 2)
+	top, _ := m.Top(9, func(s string) string { clean, _ := redact.Text(s); return clean })
+	if len(top) != 1 || top[0].Message != "call # with Bearer [redacted] failed" || top[0].Count != 2 {
+		t.Errorf("got %+v", top)
 	}
 }
 
