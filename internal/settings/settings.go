@@ -55,12 +55,17 @@ func Decode(name string, data []byte, dst any) (*File, error) {
 	if err != nil {
 		return nil, located(name, err)
 	}
+	// Our own check comes first: the library does not say where a duration
+	// lacks its unit.
+	file := &File{name: name, tree: tree}
+	if err := file.checkTypes(dst); err != nil {
+		return nil, err
+	}
 	dec := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict())
 	if err := dec.Decode(dst); err != nil && !errors.Is(err, io.EOF) {
 		return nil, located(name, err)
 	}
-	file := &File{name: name, tree: tree}
-	return file, file.checkTypes(dst)
+	return file, nil
 }
 
 // Errorf returns an error about the key at a YAML path such as

@@ -13,6 +13,7 @@ import (
 type sample struct {
 	Name  string        `yaml:"name"`
 	Wait  time.Duration `yaml:"wait"`
+	Quiet bool          `yaml:"quiet"`
 	Inner struct {
 		Count int `yaml:"count"`
 	} `yaml:"inner"`
@@ -22,10 +23,14 @@ func TestDecodeRefusesWithFileLineAndKey(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct{ text, want string }{
 		"unknown key":  {"name: a\ninner:\n  cuont: 3\n", `x.yaml:3: unknown field "cuont"`},
-		"missing unit": {"name: a\nwait: 30\n", "x.yaml:2: "},
+		"missing unit": {"name: a\nwait: 30\n", "x.yaml:2: wait: must be a duration with its unit, such as 45s"},
+		"quoted":       {"name: a\nwait: \"30\"\n", "x.yaml:2: wait: must be a duration with its unit, such as 45s"},
+		"bare zero":    {"name: a\nwait: \"0\"\n", "x.yaml:2: wait: must be a duration with its unit, such as 45s"},
+		"other unit":   {"name: a\nwait: 30秒\n", "x.yaml:2: wait: must be a duration with its unit, such as 45s"},
+		"yes":          {"name: a\nquiet: yes\n", "x.yaml:2: quiet: must be true or false"},
 		"fraction":     {"inner:\n  count: 1.5\n", "x.yaml:2: inner.count: must be a whole number"},
 		"bare id":      {"name: 007\n", "x.yaml:1: name: must be a text, in quotes"},
-		"wrong type":   {"inner:\n  count: many\n", "x.yaml:2: "},
+		"wrong type":   {"inner:\n  count: many\n", "x.yaml:2: inner.count: must be a whole number"},
 		"syntax":       {"name: [a\n", "x.yaml:1: "},
 		"twice":        {"name: a\nname: b\n", "x.yaml:2: "},
 		"not a map":    {"- a\n", "x.yaml:1: "},

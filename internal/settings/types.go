@@ -72,18 +72,22 @@ func (f *File) checkMember(member *ast.MappingValueNode, t reflect.Type, path st
 }
 
 func (f *File) checkScalar(node ast.Node, t reflect.Type, path string) error {
-	var want string
+	kind, want := node.Type(), ""
 	switch {
 	case t == reflect.TypeFor[time.Duration]():
-		if node.Type() != ast.StringType {
+		if text, ok := node.(*ast.StringNode); !ok || !isDuration(text.Value) {
 			want = "a duration with its unit, such as 45s"
 		}
 	case t.Kind() == reflect.String:
-		if node.Type() != ast.StringType && node.Type() != ast.LiteralType {
+		if kind != ast.StringType && kind != ast.LiteralType {
 			want = "a text, in quotes"
 		}
+	case t.Kind() == reflect.Bool:
+		if kind != ast.BoolType {
+			want = "true or false"
+		}
 	case t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64:
-		if node.Type() != ast.IntegerType {
+		if kind != ast.IntegerType {
 			want = "a whole number"
 		}
 	}
@@ -91,4 +95,10 @@ func (f *File) checkScalar(node ast.Node, t reflect.Type, path string) error {
 		return nil
 	}
 	return fmt.Errorf("%s:%d: %s: must be %s", f.name, node.GetToken().Position.Line, strings.TrimPrefix(path, "$."), want)
+}
+
+// isDuration takes what Go takes, except for a 0 without unit.
+func isDuration(text string) bool {
+	_, err := time.ParseDuration(text)
+	return err == nil && text != "0"
 }
