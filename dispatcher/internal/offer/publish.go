@@ -1,0 +1,156 @@
+package offer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"muster/dispatcher/internal/store"
+	"muster/dispatcher/internal/transport"
+	"muster/internal/protocol"
+)
+
+const (
+	// retryFirst and retryMost bound the pause after a failed publish: soon
+	// enough that a reconnect is not noticed, rare enough that a broker that
+	// is down is not hammered.
+	retryFirst = 250 * time.Millisecond
+	retryMost  = 15 * time.Second
+)
+
+// work publishes one lane's topics until ctx ends. What fails goes to the end
+// of the lane, so that one topic that never works does not hold up the others.
+func (o *Offers) work(ctx context.Context, l *lane) {
+	pause := backoff.NewExponentialBackOff(backoff.WithInitialInterval(retryFirst),
+		backoff.WithMaxInterval(retryMost), backoff.WithMaxElapsedTime(0))
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		w := l.take()
+		if w == nil {
+			select {
+			case <-ctx.Done():
+			case <-l.wake:
+			}
+			continue
+		}
+		err := o.publish(ctx, w)
+		if w.holds {
+			<-o.room
+		}
+		if err == nil {
+			l.setDown(false)
+			pause.Reset()
+			continue
+		}
+		l.mark(w.store, w.task, w.settled)
+		l.setDown(true)
+		wait := pause.NextBackOff()
+		if ctx.Err() == nil {
+			o.log.Warn("an offer could not be published or withdrawn; it is tried again", "task_id", w.task,
+				"store_id", w.store, "retry_ms", wait.Milliseconds(), "error", err)
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+	}
+}
+
+// publish brings one topic up to date.
+func (o *Offers) publish(ctx context.Context, w *work) error {
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	t, open, err := o.look(ctx, w)
+	if err != nil {
+		return err
+	}
+	now := o.cfg.Now()
+	kept := t.QueueDeadline.Sub(now)
+	if !open || kept <= 0 {
+		return o.cfg.Sender.ClearOffer(ctx, w.store, w.task)
+	}
+	run, err := o.run(ctx, t.RunID)
+	if err != nil {
+		return err
+	}
+	topic := o.cfg.Sender.Topics().Offer(t.StoreID, t.TaskID)
+	return o.cfg.Sender.JSON(ctx, topic, o.message(t, run), transport.Options{Retain: true, Expiry: max(kept, time.Second)})
+}
+
+// look returns the task as it is now, and whether it is open.
+func (o *Offers) look(ctx context.Context, w *work) (t store.Task, open bool, err error) {
+	switch {
+	case w.settled:
+		return store.Task{}, false, nil
+	case w.listed != nil:
+		return *w.listed, true, nil
+	}
+	t, err = o.cfg.Tasks.GetTask(ctx, w.task)
+	if errors.Is(err, store.ErrNotFound) {
+		return store.Task{}, false, nil
+	}
+	if err != nil {
+		return store.Task{}, false, fmt.Errorf("cannot read task %s to offer it: %w", w.task, err)
+	}
+	return t, !t.State.Settled, nil
+}
+
+func (o *Offers) message(t store.Task, run store.Run) protocol.Offer {
+	m := protocol.Offer{
+		Meta: o.cfg.Sender.Meta(),
+		Record: protocol.Record{
+			TaskID: t.TaskID, ParentID: t.RunID, StoreID: t.StoreID, Type: t.Type, Input: t.Input,
+			Status: t.State.Status, Attempt: t.State.Attempt, Deadline: t.Deadline.UnixMilli(),
+		},
+		TypeVersion:   run.JobVersion,
+		TerminalID:    t.TerminalID,
+		Attempts:      t.Attempts,
+		RunTimeoutMs:  run.Policy.RunTimeout.Milliseconds(),
+		QueueDeadline: t.QueueDeadline.UnixMilli(),
+		ScheduledFor:  protocol.At(run.CreatedAt),
+	}
+	m.ID = transport.OfferID(t.TaskID, t.State.Attempt, t.CreatedAt)
+	if t.LastCode != "" {
+		m.Error = &protocol.Failure{Code: t.LastCode, Message: "the last attempt failed"}
+	}
+	if !t.NextAttemptAt.IsZero() {
+		m.NotBefore = t.NextAttemptAt.UnixMilli()
+	}
+	return m
+}
+
+// run returns a run, reading it once.
+func (o *Offers) run(ctx context.Context, runID string) (store.Run, error) {
+	o.mu.Lock()
+	run, known := o.runs[runID]
+	o.mu.Unlock()
+	if known {
+		return run, nil
+	}
+	run, err := o.cfg.Tasks.GetRun(ctx, runID)
+	if err != nil {
+		return store.Run{}, fmt.Errorf("cannot read run %s to offer its tasks: %w", runID, err)
+	}
+	o.remember(run)
+	return run, nil
+}
+
+func (o *Offers) remember(run store.Run) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.runs) >= maxRuns {
+		clear(o.runs)
+	}
+	o.runs[run.RunID] = run
+}
+
+func (o *Offers) forget(runID string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.runs, runID)
+}
