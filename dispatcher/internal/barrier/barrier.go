@@ -91,8 +91,9 @@ type Deps struct {
 	Sender       *transport.Sender
 	Now          func() time.Time
 	Log          *slog.Logger
-	// Alarm is told once of each trouble that needs a person: kind is a level
-	// of an alarm's topic. It may be nil.
+	// Alarm is told once when trouble begins that needs a person, and with a
+	// nil error when it is over. kind is a level of an alarm's topic. It may be
+	// nil, and is called from many goroutines.
 	Alarm func(kind, runID string, err error)
 }
 

@@ -238,7 +238,7 @@ func TestMakeupEndClosesTheRunAndKeepsEveryOutcome(t *testing.T) {
 		}
 		d.online(8, true)
 		d.succeed(8) // its quiet time would end after the window
-		d.pass(2 * time.Second)
+		d.pass(time.Second)
 		if run := d.run(); run.Phase() != protocol.PhaseClosed {
 			t.Fatalf("the run is %s after the make-up window", run.Phase())
 		}
@@ -294,8 +294,14 @@ func TestRestartClosesAtOnceWhatIsOverdue(t *testing.T) {
 		if len(revs) != 1 || revs[0].Why != "barrier" || !revs[0].AsOf.Equal(time.Now()) {
 			t.Fatalf("got revisions %+v; want one now", revs)
 		}
+		if err := os.RemoveAll(filepath.Join(d.dir, "reports")); err != nil { // somebody tidied up
+			t.Fatal(err)
+		}
 		d.restart() // a broker that lost everything hears the summary again
 		d.settle()
+		if files := d.files(); len(files) != 0 {
+			t.Errorf("published files came back: %v", files)
+		}
 		sums := d.summaries()
 		if len(sums) != 2 || sums[1].Counts != sums[0].Counts || len(sums[1].Files) != 3 {
 			t.Errorf("got summaries %+v", sums)
@@ -354,6 +360,9 @@ func TestACrashAnywhereLeadsToTheSameBytes(t *testing.T) {
 		d.pass(5 * time.Second) // it is tried again by itself
 		if revs := d.revisions(); revs[0].PublishedAt.IsZero() || len(d.summaries()) != 1 {
 			t.Errorf("not published after the trouble ended: %+v", revs)
+		}
+		if raised := d.raised(); raised[len(raised)-1] != "report_not_published R1: <nil>" {
+			t.Errorf("the end of the trouble is not said: %q", raised)
 		}
 	})
 }

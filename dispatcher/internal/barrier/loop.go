@@ -147,7 +147,7 @@ func (b *Barrier) startDue(ctx context.Context) {
 
 // startErrand does the work in its own goroutine and tells the loop; work
 // returns what the loop is to note. Failed work is tried again, and a series of
-// failures raises one alarm.
+// failures raises one alarm, and another word when it is over.
 func (b *Barrier) startErrand(ctx context.Context, r *run, e *errand, alarm string, work func() (func(), error)) {
 	e.busy = true
 	first := e.failures == 0
@@ -158,9 +158,9 @@ func (b *Barrier) startErrand(ctx context.Context, r *run, e *errand, alarm stri
 		}
 		if err != nil {
 			b.deps.Log.Error("work on a run failed and will be tried again", "run_id", r.id, "alarm", alarm, "error", err)
-			if first {
-				b.deps.Alarm(alarm, r.id, err)
-			}
+		}
+		if first == (err != nil) { // trouble begins, or is over
+			b.deps.Alarm(alarm, r.id, err)
 		}
 		b.post(func() {
 			e.busy = false

@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"time"
 
-	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
 	"muster/internal/task"
@@ -53,11 +52,11 @@ func (t target) settled() bool {
 
 // late reports whether an answer that came after the barrier settled one of
 // the target's tasks. Headquarters' own word, such as a lease that ended, is
-// no answer.
+// never late.
 func (t target) late() bool {
 	for i := range t {
 		a, status := t[i].Attempt, t[i].Task.State.Status
-		if a != nil && a.Late && a.Answer != "" && t[i].Task.State.Settled && (status == task.Succeeded || status == task.Failed) {
+		if a != nil && a.Late && t[i].Task.State.Settled && (status == task.Succeeded || status == task.Failed) {
 			return true
 		}
 	}
@@ -190,11 +189,8 @@ func cancelledByHand(t store.Task) bool {
 }
 
 // lateTargets are the targets that late answers settled.
-func lateTargets(snap Snapshot, run *store.Run) ([]target, error) {
+func lateTargets(snap Snapshot) ([]target, error) {
 	var list []target
-	if run.Policy.Late != job.AcceptAndRevise {
-		return nil, nil
-	}
 	for t, err := range targets(snap) {
 		if err != nil {
 			return nil, err

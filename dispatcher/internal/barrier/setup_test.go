@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,6 +36,9 @@ type desk struct {
 	barrier *barrier.Barrier
 	report  *plainReport
 	stuck   *stuckMarks
+	hook    hookedRevisions
+
+	step atomic.Int64 // of headquarters' wall clock, in ns
 
 	mu      sync.Mutex
 	sent    []protocol.Summary
@@ -62,9 +66,10 @@ func (d *desk) open() {
 	}
 	d.store = s
 	d.stuck.Publications = s
+	d.hook.Revisions = s
 	d.barrier = barrier.New(barrier.Deps{
-		Runs: s, Snapshots: barrier.Pinned(s), Revisions: s, Publications: d.stuck, Reporter: d.report,
-		Sender: transport.NewSender(d, topics, time.Now), Now: time.Now, Log: slog.New(slog.DiscardHandler), Alarm: d.alarm,
+		Runs: s, Snapshots: barrier.Pinned(s), Revisions: &d.hook, Publications: d.stuck, Reporter: d.report,
+		Sender: transport.NewSender(d, topics, d.now), Now: d.now, Log: slog.New(slog.DiscardHandler), Alarm: d.alarm,
 	}, barrier.Config{Folder: filepath.Join(d.dir, "reports"), Location: time.FixedZone("Asia/Shanghai", 8*3600)})
 	s.Observe(func(changes []store.Change) {
 		d.barrier.Changed(changes)
@@ -73,6 +78,8 @@ func (d *desk) open() {
 		d.changes = append(d.changes, changes...)
 	})
 }
+
+func (d *desk) now() time.Time { return time.Now().Add(time.Duration(d.step.Load())) }
 
 func (d *desk) start() {
 	d.t.Helper()
@@ -353,4 +360,17 @@ func (s *stuckMarks) MarkPublished(ctx context.Context, id string, revision int,
 		return err
 	}
 	return s.Publications.MarkPublished(ctx, id, revision, files, now)
+}
+
+// hookedRevisions lets a test act in the middle of a revision.
+type hookedRevisions struct {
+	barrier.Revisions
+	before func(revision int) // is run before a revision is stored
+}
+
+func (h *hookedRevisions) AddRevision(ctx context.Context, rev store.NewRevision, now time.Time) error {
+	if h.before != nil {
+		h.before(rev.Revision)
+	}
+	return h.Revisions.AddRevision(ctx, rev, now)
 }

@@ -30,10 +30,9 @@ func (b *Barrier) stateWork(ctx context.Context, r *run, what action) func() (fu
 			return func() { r.has(revision); r.revised(seen) }, err
 		}
 	case end:
-		early := r.makeupUntil.After(b.deps.Now())
 		return func() (func(), error) {
-			revision, closed, err := b.end(ctx, id, early)
-			return func() { r.has(revision); r.closed = r.closed || closed }, err
+			revision, err := b.end(ctx, id)
+			return func() { r.has(revision); r.closed = true }, err
 		}
 	case none:
 	}
@@ -100,6 +99,9 @@ func (b *Barrier) closeBarrier(ctx context.Context, id string) (int, error) {
 // revise stores the next revision if late answers changed a row. It returns
 // the revision that it made, or 0.
 func (b *Barrier) revise(ctx context.Context, id string) (int, error) {
+	if n, err := b.deps.Revisions.LateChanges(ctx, id); err != nil || n == 0 {
+		return 0, err
+	}
 	if !enter(ctx, b.judging) {
 		return 0, ctx.Err()
 	}
@@ -113,7 +115,7 @@ func (b *Barrier) revise(ctx context.Context, id string) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("cannot look at run %s: %w", id, err)
 	}
-	late, err := lateTargets(snap, &run)
+	late, err := lateTargets(snap)
 	if err := closeSnapshot(snap, err); err != nil {
 		return 0, fmt.Errorf("cannot look at run %s: %w", id, err)
 	}
@@ -138,29 +140,24 @@ func (b *Barrier) addRevision(ctx context.Context, rev store.NewRevision) error 
 }
 
 // end takes in what came late and closes the run. It returns the revision that
-// it made, or 0, and whether the run is closed: before the end of the make-up
-// window a revision is published first. An answer that is accepted between the
-// last look and the close is taken in after it: from then on none is accepted.
-func (b *Barrier) end(ctx context.Context, id string, early bool) (revision int, closed bool, err error) {
-	revision, err = b.revise(ctx, id)
-	if err != nil || (revision > 0 && early) {
-		return revision, false, err
+// it made, or 0. An answer that is accepted between the look and the close is
+// taken in after it: from then on none is accepted.
+func (b *Barrier) end(ctx context.Context, id string) (int, error) {
+	revision, err := b.revise(ctx, id)
+	if err != nil {
+		return 0, err
 	}
 	run, err := b.deps.Runs.GetRun(ctx, id)
 	if err != nil {
-		return revision, false, err
+		return revision, err
 	}
 	if run.ClosedAt.IsZero() {
 		if _, err := b.deps.Runs.CloseRun(ctx, id, task.ReasonExpired, b.deps.Now()); err != nil {
-			return revision, false, fmt.Errorf("cannot close run %s: %w", id, err)
+			return revision, fmt.Errorf("cannot close run %s: %w", id, err)
 		}
 	}
-	late, err := b.deps.Revisions.LateChanges(ctx, id)
-	if err != nil || late == 0 {
-		return revision, true, err
-	}
 	last, err := b.revise(ctx, id)
-	return max(revision, last), true, err
+	return max(revision, last), err
 }
 
 func closeSnapshot(snap Snapshot, err error) error {
