@@ -183,9 +183,6 @@ func (s *scanner) pointer() string {
 	return b.String()
 }
 
-// parent is the pointer of the object whose member name the scan is at.
-func (s *scanner) parent() string { return s.pointer() }
-
 func escapePointer(name string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }

@@ -38,9 +38,7 @@ func spellingOfItems(doc []byte, item reflect.Type, path string) error {
 		return nil
 	}
 	var items []json.RawMessage
-	if json.Unmarshal(doc, &items) != nil {
-		return nil // the wrong type is found when the value is decoded
-	}
+	_ = json.Unmarshal(doc, &items) // the wrong type is found when the value is decoded
 	for i, value := range items {
 		if err := spelling(value, item, path+"/"+strconv.Itoa(i)); err != nil {
 			return err
@@ -54,9 +52,7 @@ func spellingOfMembers(doc []byte, path string, fields map[string]reflect.Type, 
 		return nil
 	}
 	var members map[string]json.RawMessage
-	if json.Unmarshal(doc, &members) != nil {
-		return nil // the wrong type is found when the value is decoded
-	}
+	_ = json.Unmarshal(doc, &members) // the wrong type is found when the value is decoded
 	folded := make(map[string]string, len(fields))
 	for name := range fields {
 		folded[fold(name)] = name
@@ -65,7 +61,7 @@ func spellingOfMembers(doc []byte, path string, fields map[string]reflect.Type, 
 		t := elem
 		if elem == nil {
 			known, isField := fields[name]
-			if meant, close := folded[fold(name)]; !isField && close {
+			if meant, near := folded[fold(name)]; !isField && near {
 				return badJSON(path, "the member "+strconv.Quote(clip(name))+" must be spelled "+strconv.Quote(meant),
 					"字段 "+strconv.Quote(clip(name))+" 应写作 "+strconv.Quote(meant), "names are case-sensitive")
 			}

@@ -37,7 +37,7 @@ func Load(path string, dst any) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read configuration: %w", err)
 	}
-	defer f.Close() //nolint:errcheck // only read from
+	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read configuration %s: %w", path, err)

@@ -67,6 +67,7 @@ func (f *File) checkMember(member *ast.MappingValueNode, t reflect.Type, path st
 		}
 	case reflect.Map:
 		return f.checkNode(member.Value, t.Elem(), inner)
+	default:
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -20,6 +21,7 @@ import (
 	"muster/broker/server"
 	"muster/dispatcher/internal/cli"
 	"muster/dispatcher/internal/job"
+	"muster/dispatcher/internal/plan"
 	"muster/dispatcher/internal/schema"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
@@ -68,7 +70,7 @@ func setup(t *testing.T) *headquarters {
 		t.Fatal(err)
 	}
 	hq.sender = transport.NewSender(link, topics, time.Now)
-	step, err = trigger.New(trigger.Config{Runs: hq.store, Tasks: hq.store, Register: hq.store, Sender: hq.sender, Now: time.Now, Logger: log,
+	step, err = trigger.New(trigger.Config{Runs: hq.store, Tasks: hq.store, Register: hq.store, Planner: plan.New(rand.Reader), Sender: hq.sender, Now: time.Now, Logger: log,
 		Jobs: job.NewRegistry(job.Spec{Name: "collect_log", Version: 1, Title: "Collect", Policy: job.DefaultPolicy(),
 			Input: compile(t, "collect_log_input.v1.schema.json"), Output: compile(t, "collect_log_output.v1.schema.json")})})
 	if err != nil {
@@ -81,7 +83,7 @@ func setup(t *testing.T) *headquarters {
 	if err := errors.Join(step.Start(t.Context()), link.Start(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = link.Stop(context.Background()) })
+	t.Cleanup(func() { _ = link.Stop(context.WithoutCancel(t.Context())) })
 	hq.addr = "mqtt://" + link.Addr("tcp").String()
 	return hq
 }
@@ -327,7 +329,7 @@ func TestAWrongPasswordIsSaidAtOnce(t *testing.T) {
 	if err := broker.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = broker.Stop(context.Background()) })
+	t.Cleanup(func() { _ = broker.Stop(context.WithoutCancel(t.Context())) })
 	_, errs, code := shell(t.Context(), t, "", "jobs", "--broker", "mqtt://"+broker.Addr("tcp").String(), "--user", "wang", "--timeout", "60s")
 	if code != cli.ExitRefused || !strings.Contains(errs, "the broker refuses user wang: check --user and the password") {
 		t.Errorf("got %d, %q", code, errs)

@@ -32,7 +32,7 @@ func TestExtractReturnsOneValueAColumn(t *testing.T) {
 	columns := []protocol.Column{{Pointer: "/a/b/0"}, {Pointer: "/a/b/1"}, {Pointer: "/a"}, {Pointer: ""}}
 	for doc, want := range map[string]string{
 		`{"a":{"b":[1.0,2]}}`: `[1.0 2 {"b":[1.0,2]} {"a":{"b":[1.0,2]}}]`,
-		` [ 1 ] `:             `[null null null [1]]`,
+		"\t[ 1 ]\n":           `[null null null [1]]`,
 		`7`:                   `[null null null 7]`,
 		``:                    `[null null null null]`,
 		`{"a":`:               `[null null null null]`,

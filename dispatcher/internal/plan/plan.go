@@ -19,71 +19,61 @@ import (
 // MaxTargets bounds the stores of one run.
 const MaxTargets = 100_000
 
-// Plan is a run ready to be stored, in one transaction.
-type Plan struct {
-	Run    store.Run
-	Places []store.Place // the frozen targets, ordered by store id
-	Tasks  []store.NewTask
-}
+// Planner expands requests. It keeps nothing but its source of randomness and
+// is safe for concurrent use when that is.
+type Planner struct{ entropy io.Reader }
 
-// Order is what plan needs to know. Input must have passed the job's schema.
-// Entropy makes ids unique; crypto/rand.Reader outside tests.
-type Order struct {
-	User    string
-	Request protocol.RunRequest
-	Job     job.Spec
-	Places  []store.Place // the register: active stores
-	Now     time.Time
-	Entropy io.Reader
-}
+// New returns a planner whose ids are made unique by entropy, crypto/rand's
+// Reader outside tests.
+func New(entropy io.Reader) *Planner { return &Planner{entropy: entropy} }
 
-// Make expands the order. It fails with a *protocol.Error: NO_TARGETS,
-// UNKNOWN_STORE, or SCHEMA for a setting out of range or a bad label
-// expression. Any other error means that the entropy failed.
+// Expand returns the run that user asked for, its frozen targets ordered by
+// store id, and a task for each, ready to be stored in one transaction. places is
+// the register: its active stores. The request's input must have passed the job's
+// schema. It fails with a *protocol.Error:
+// NO_TARGETS, UNKNOWN_STORE, TOO_LARGE, or SCHEMA for a setting out of range or
+// a bad label expression. Any other error means that the entropy failed.
 //
 // Words in the input that lean on a moment ("yesterday") stay as they are: each
 // terminal resolves them in its own time zone from the moment of the order.
-func Make(o Order) (Plan, error) {
-	places, err := Resolve(o.Request.Stores, o.Places)
+func (p *Planner) Expand(user string, request protocol.RunRequest, spec job.Spec, places []store.Place, now time.Time) (store.Run, []store.Place, []store.NewTask, error) {
+	targets, err := Resolve(request.Stores, places)
 	if err != nil {
-		return Plan{}, err
+		return store.Run{}, nil, nil, err
 	}
-	policy, err := override(o.Job.Policy, o.Request)
+	policy, err := override(spec.Policy, request)
 	if err != nil {
-		return Plan{}, err
+		return store.Run{}, nil, nil, err
 	}
-	now := o.Now.Truncate(time.Millisecond)
-	runID, err := newRunID(now, o.Entropy)
+	now = now.Truncate(time.Millisecond)
+	runID, err := newRunID(now, p.entropy)
 	if err != nil {
-		return Plan{}, err
+		return store.Run{}, nil, nil, err
 	}
-	tasks, err := newTasks(places, now, o.Entropy)
+	tasks, err := newTasks(targets, now, p.entropy)
 	if err != nil {
-		return Plan{}, err
+		return store.Run{}, nil, nil, err
 	}
-	input := o.Request.Input
+	input := request.Input
 	if len(input) == 0 {
 		input = json.RawMessage("{}")
 	}
 	barrier := now.Add(policy.Barrier)
-	return Plan{
-		Run: store.Run{
-			RunID:       runID,
-			Job:         o.Job.Name,
-			JobVersion:  o.Job.Version,
-			RequestedBy: o.User,
-			Reason:      o.Request.Reason,
-			Input:       input,
-			Policy:      policy,
-			Columns:     o.Job.Columns,
-			Targets:     len(places),
-			CreatedAt:   now,
-			BarrierAt:   barrier,
-			MakeupUntil: barrier.Add(policy.Makeup),
-		},
-		Places: places,
-		Tasks:  tasks,
-	}, nil
+	run := store.Run{
+		RunID:       runID,
+		Job:         spec.Name,
+		JobVersion:  spec.Version,
+		RequestedBy: user,
+		Reason:      request.Reason,
+		Input:       input,
+		Policy:      policy,
+		Columns:     spec.Columns,
+		Targets:     len(targets),
+		CreatedAt:   now,
+		BarrierAt:   barrier,
+		MakeupUntil: barrier.Add(policy.Makeup),
+	}
+	return run, targets, tasks, nil
 }
 
 // override puts the request's settings over the job's.

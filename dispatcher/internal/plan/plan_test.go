@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"reflect"
 	"slices"
 	"strings"
@@ -28,12 +27,18 @@ func places() []store.Place {
 	}
 }
 
-func order(request protocol.RunRequest) plan.Order {
-	return plan.Order{
-		User: "wang", Request: request, Places: places(), Entropy: rand.Reader,
-		Now: time.Date(2026, 9, 17, 7, 30, 12, 345_678_000, time.FixedZone("", 8*3600)),
-		Job: job.Spec{Name: "collect_log", Version: 2, Policy: job.DefaultPolicy(), Columns: []protocol.Column{{Name: "a", Pointer: "/a"}}},
-	}
+func now() time.Time {
+	return time.Date(2026, 9, 17, 7, 30, 12, 345_678_000, time.FixedZone("", 8*3600))
+}
+
+func spec() job.Spec {
+	return job.Spec{Name: "collect_log", Version: 2, Policy: job.DefaultPolicy(), Columns: []protocol.Column{{Name: "a", Pointer: "/a"}}}
+}
+
+// expand lets wang order a run at all stores.
+func expand(request protocol.RunRequest) (store.Run, []store.Place, []store.NewTask, error) {
+	request.Stores = protocol.Targets{All: true}
+	return plan.New(rand.Reader).Expand("wang", request, spec(), places(), now())
 }
 
 func ids(places []store.Place) string {
@@ -120,42 +125,41 @@ func TestBadTargetsAreRefused(t *testing.T) {
 	}
 }
 
-func TestMakeFreezesTheRun(t *testing.T) {
+func TestExpandFreezesTheRun(t *testing.T) {
 	t.Parallel()
 	barrier, attempts := 30, 4
-	o := order(protocol.RunRequest{Stores: protocol.Targets{All: true}, Reason: "why", Input: json.RawMessage(`{"date":"yesterday"}`),
+	run, targets, tasks, err := expand(protocol.RunRequest{Reason: "why", Input: json.RawMessage(`{"date":"yesterday"}`),
 		BarrierSeconds: &barrier, Attempts: &attempts})
-	p, err := plan.Make(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := o.Now.Truncate(time.Millisecond)
+	at := now().Truncate(time.Millisecond)
 	policy := job.DefaultPolicy()
 	policy.Barrier, policy.Attempts = 30*time.Second, 4
-	want := store.Run{RunID: p.Run.RunID, Job: "collect_log", JobVersion: 2, RequestedBy: "wang", Reason: "why",
-		Input: json.RawMessage(`{"date":"yesterday"}`), Policy: policy, Columns: o.Job.Columns, Targets: 4,
-		CreatedAt: now, BarrierAt: now.Add(30 * time.Second), MakeupUntil: now.Add(30*time.Second + 24*time.Hour)}
-	if !reflect.DeepEqual(p.Run, want) {
-		t.Errorf("got  %+v\nwant %+v", p.Run, want)
+	want := store.Run{RunID: run.RunID, Job: "collect_log", JobVersion: 2, RequestedBy: "wang", Reason: "why",
+		Input: json.RawMessage(`{"date":"yesterday"}`), Policy: policy, Columns: spec().Columns, Targets: 4,
+		CreatedAt: at, BarrierAt: at.Add(30 * time.Second), MakeupUntil: at.Add(30*time.Second + 24*time.Hour)}
+	if !reflect.DeepEqual(run, want) {
+		t.Errorf("got  %+v\nwant %+v", run, want)
 	}
-	if ids(p.Places) != "007 1E5 SH_1 SH_2" || len(p.Tasks) != 4 {
-		t.Errorf("places %s, %d tasks", ids(p.Places), len(p.Tasks))
+	if ids(targets) != "007 1E5 SH_1 SH_2" || len(tasks) != 4 {
+		t.Errorf("targets %s, %d tasks", ids(targets), len(tasks))
 	}
-	for i, task := range p.Tasks {
-		if task.StoreID != p.Places[i].StoreID || !protocol.ValidID(task.TaskID) || (i > 0 && task.TaskID <= p.Tasks[i-1].TaskID) {
+	for i, task := range tasks {
+		if task.StoreID != targets[i].StoreID || !protocol.ValidID(task.TaskID) || (i > 0 && task.TaskID <= tasks[i-1].TaskID) {
 			t.Errorf("task %d: %+v", i, task)
 		}
 	}
-	if !strings.HasPrefix(p.Run.RunID, "20260916-233012-") || len(p.Run.RunID) != 22 || !protocol.ValidID(p.Run.RunID) {
-		t.Errorf("run id %s", p.Run.RunID)
+	if !strings.HasPrefix(run.RunID, "20260916-233012-") || len(run.RunID) != 22 || !protocol.ValidID(run.RunID) {
+		t.Errorf("run id %s", run.RunID)
 	}
 }
 
 func TestAnAbsentInputIsAnEmptyObject(t *testing.T) {
 	t.Parallel()
-	p, err := plan.Make(order(protocol.RunRequest{Stores: protocol.Targets{All: true}}))
-	if err != nil || string(p.Run.Input) != "{}" {
-		t.Errorf("got %s, %v", p.Run.Input, err)
+	run, _, _, err := expand(protocol.RunRequest{})
+	if err != nil || string(run.Input) != "{}" {
+		t.Errorf("got %s, %v", run.Input, err)
 	}
 }
 
@@ -174,8 +178,7 @@ func TestSettingsOutOfRangeAreRefused(t *testing.T) {
 		"running":          {protocol.RunRequest{MaxRunning: n(-1)}, "/maxRunning"},
 		"priority":         {protocol.RunRequest{Priority: n(101)}, "/priority"},
 	} {
-		c.request.Stores = protocol.Targets{All: true}
-		_, err := plan.Make(order(c.request))
+		_, _, _, err := expand(c.request)
 		var refusal *protocol.Error
 		if !errors.As(err, &refusal) || refusal.Code != protocol.CodeSchema || refusal.Path != c.path {
 			t.Errorf("%s: got %v", name, err)
@@ -185,8 +188,7 @@ func TestSettingsOutOfRangeAreRefused(t *testing.T) {
 		"least": {Attempts: n(1), BarrierSeconds: n(1), MakeupSeconds: n(0), MaxRunning: n(0), Priority: n(-100)},
 		"most":  {Attempts: n(10), BarrierSeconds: n(86_400), MakeupSeconds: n(31 * 86_400), MaxRunning: n(100_000), Priority: n(100)},
 	} {
-		request.Stores = protocol.Targets{All: true}
-		if _, err := plan.Make(order(request)); err != nil {
+		if _, _, _, err := expand(request); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -194,38 +196,36 @@ func TestSettingsOutOfRangeAreRefused(t *testing.T) {
 
 func TestIdsAreUniqueAndGrow(t *testing.T) {
 	t.Parallel()
-	o := order(protocol.RunRequest{Stores: protocol.Targets{All: true}})
-	o.Places = nil
+	var many []store.Place
 	for i := range 50_000 {
-		o.Places = append(o.Places, store.Place{StoreID: fmt.Sprintf("S%06d", i)})
+		many = append(many, store.Place{StoreID: fmt.Sprintf("S%06d", i)})
 	}
-	p, err := plan.Make(o)
+	all := protocol.RunRequest{Stores: protocol.Targets{All: true}}
+	run, _, tasks, err := plan.New(rand.Reader).Expand("wang", all, spec(), many, now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.IsSortedFunc(p.Tasks, func(a, b store.NewTask) int { return strings.Compare(a.TaskID, b.TaskID) }) {
+	if !slices.IsSortedFunc(tasks, func(a, b store.NewTask) int { return strings.Compare(a.TaskID, b.TaskID) }) {
 		t.Error("task ids do not grow")
 	}
 	seen := map[string]bool{}
-	for _, task := range p.Tasks {
+	for _, task := range tasks {
 		seen[task.TaskID] = true
 	}
 	if len(seen) != 50_000 {
 		t.Errorf("%d ids of 50000", len(seen))
 	}
-	o.Places, o.Now = places(), o.Now.Add(time.Millisecond)
-	later, err := plan.Make(o)
-	if err != nil || later.Run.RunID <= p.Run.RunID {
-		t.Errorf("%s after %s, %v", later.Run.RunID, p.Run.RunID, err)
+	later, _, _, err := plan.New(rand.Reader).Expand("wang", all, spec(), places(), now().Add(time.Millisecond))
+	if err != nil || later.RunID <= run.RunID {
+		t.Errorf("%s after %s, %v", later.RunID, run.RunID, err)
 	}
 }
 
 func TestLostEntropyIsAnError(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 4} {
-		o := order(protocol.RunRequest{Stores: protocol.Targets{All: true}})
-		o.Entropy = io.LimitReader(bytes.NewReader(make([]byte, n)), int64(n))
-		if _, err := plan.Make(o); err == nil {
+		planner := plan.New(bytes.NewReader(make([]byte, n)))
+		if _, _, _, err := planner.Expand("wang", protocol.RunRequest{Stores: protocol.Targets{All: true}}, spec(), places(), now()); err == nil {
 			t.Errorf("%d bytes of entropy made a plan", n)
 		}
 	}

@@ -2,7 +2,6 @@ package trigger
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"muster/dispatcher/internal/job"
-	"muster/dispatcher/internal/plan"
 	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
 )
@@ -69,11 +67,11 @@ func (t *Trigger) create(ctx context.Context, key requestKey, request protocol.R
 	if err != nil {
 		return store.Created{}, fmt.Errorf("cannot list stores: %w", err)
 	}
-	p, err := plan.Make(plan.Order{User: key.user, Request: request, Job: spec, Places: places, Now: now, Entropy: rand.Reader})
+	run, targets, tasks, err := t.Planner.Expand(key.user, request, spec, places, now)
 	if err != nil {
 		return store.Created{}, err
 	}
-	return t.Runs.CreateRun(ctx, p.Run, p.Places, p.Tasks,
+	return t.Runs.CreateRun(ctx, run, targets, tasks,
 		store.Request{User: key.user, RequestID: key.id, ContentHash: key.content}, now)
 }
 

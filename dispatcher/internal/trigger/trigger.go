@@ -27,11 +27,14 @@ import (
 	"muster/schemas"
 )
 
+// DefaultRate (requests a second) and DefaultBurst bound what one user asks: far
+// more than a person types, far less than a loop sends.
 const (
-	// DefaultRate and DefaultBurst bound the requests of one user: far more
-	// than a person types, far less than a loop sends.
 	DefaultRate  = rate.Limit(5)
 	DefaultBurst = 20
+)
+
+const (
 	// maxReplyTopic bounds a response topic, in bytes.
 	maxReplyTopic = 512
 	// maxLogged bounds what the log keeps of a refused payload, in bytes.
@@ -60,12 +63,19 @@ type Register interface {
 	Audit(ctx context.Context, actor, action, subject, detail string, now time.Time) error
 }
 
+// Planner expands a request into a run with its targets and tasks. It refuses
+// with a *protocol.Error.
+type Planner interface {
+	Expand(user string, request protocol.RunRequest, spec job.Spec, places []store.Place, now time.Time) (store.Run, []store.Place, []store.NewTask, error)
+}
+
 // Config is what a Trigger needs. Rate and Burst of 0 mean the defaults;
 // Waiting tells how many claims of a run wait for a slot, nil: none is known.
 type Config struct {
 	Runs     Runs
 	Tasks    Tasks
 	Register Register
+	Planner  Planner
 	Jobs     *job.Registry
 	Sender   *transport.Sender
 	Waiting  func(runID string) int
