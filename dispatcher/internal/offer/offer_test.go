@@ -131,7 +131,7 @@ func TestARunIsOfferedWithAllThatATerminalNeeds(t *testing.T) {
 			t.Errorf("offered %+v", o)
 		}
 		for _, s := range d.Broker.Sent() {
-			if !s.Retain || s.Expiry != run.MakeupUntil.Sub(time.Now()) {
+			if !s.Retain || s.Expiry != time.Until(run.MakeupUntil) {
 				t.Errorf("retained %t for %v", s.Retain, s.Expiry)
 			}
 		}

@@ -1,0 +1,221 @@
+// Package presence knows which terminals are connected, tells the steps that
+// need to know at once, and greets each terminal on every connection with the
+// list of what is open for it.
+//
+// What is true now stands in memory, because nobody is connected to a
+// headquarters that just started; the store follows behind for the report's
+// evidence. A word about a session that is no longer the newest changes
+// nothing. The package decides nothing about a task.
+package presence
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"muster/dispatcher/internal/store"
+	"muster/dispatcher/internal/transport"
+	"muster/internal/protocol"
+)
+
+const (
+	// beatEvery is how often headquarters notes that it is alive: how exact a
+	// "last seen" is that its own crash ended.
+	beatEvery = 5 * time.Second
+	// batchSize bounds how many terminals are stored side by side.
+	batchSize = 64
+	// retryDelay is the pause after presence could not be stored or published.
+	retryDelay = 2 * time.Second
+)
+
+// Terminals is where presence is stored.
+type Terminals interface {
+	SetPresence(ctx context.Context, t store.Terminal) (applied bool, err error)
+	ResetPresence(ctx context.Context, now time.Time) error
+	SaveHello(ctx context.Context, t store.Terminal, now time.Time) error
+	Beat(ctx context.Context, now time.Time) error
+}
+
+// Tasks is what a terminal is told of.
+type Tasks interface {
+	OpenTasks(ctx context.Context, runID, storeID string) iter.Seq2[store.Task, error]
+}
+
+// Sender publishes presence and orders.
+type Sender interface {
+	Meta() protocol.Meta
+	Topics() protocol.Topics
+	JSON(ctx context.Context, topic string, v any, opts transport.Options) error
+	Order(ctx context.Context, storeID, terminalID string, o protocol.Order) error
+}
+
+// Listener is told that a terminal went away. It must return at once and not
+// call back.
+type Listener interface {
+	Offline(storeID, terminalID string)
+}
+
+// Config wires presence. Announce says that headquarters publishes the retained
+// presence of terminals, as it does with the embedded broker; on an external
+// one they do it themselves. The other fields are required.
+type Config struct {
+	Terminals Terminals
+	Tasks     Tasks
+	Sender    Sender
+	Listeners []Listener
+	Republish func(storeID string) // offers that a terminal does not know
+	Announce  bool
+	Now       func() time.Time
+	Logger    *slog.Logger
+}
+
+// Presence is the step. Create it with New; its methods are safe for concurrent
+// use.
+type Presence struct {
+	cfg Config
+	log *slog.Logger
+
+	mu     sync.Mutex
+	known  map[terminal]*state
+	stores map[string]int // terminals online
+	dirty  []*state       // to be stored and announced
+	wake   chan struct{}
+
+	cancel    context.CancelFunc
+	loops     sync.WaitGroup
+	malformed atomic.Int64
+}
+
+// terminal is an address.
+type terminal struct{ store, id string }
+
+// state is what is known of one terminal. The zero value was never seen.
+type state struct {
+	who     terminal
+	online  bool
+	session string    // the newest
+	rank    time.Time // of the session, by whoever numbers sessions
+	began   time.Time // of the session, headquarters' clock
+	since   time.Time // of online, headquarters' clock
+	stored  string    // the newest session that the store knows
+	dirty   bool
+}
+
+// New returns a presence that is not yet started.
+func New(cfg Config) *Presence {
+	return &Presence{cfg: cfg, log: cfg.Logger, known: map[terminal]*state{}, stores: map[string]int{},
+		wake: make(chan struct{}, 1)}
+}
+
+// Start says that nobody is online, and then follows. It must come before the
+// first connection.
+func (p *Presence) Start(ctx context.Context) error {
+	if err := p.cfg.Terminals.ResetPresence(ctx, p.cfg.Now()); err != nil {
+		return fmt.Errorf("cannot start presence: %w", err)
+	}
+	loop, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	p.cancel = cancel
+	p.loops.Go(func() { p.follow(loop) })
+	p.loops.Go(func() { p.beat(loop) })
+	return nil
+}
+
+// Stop ends the following and waits for it. It may be called twice, or before
+// Start.
+func (p *Presence) Stop() {
+	if p.cancel == nil {
+		return
+	}
+	p.cancel()
+	p.loops.Wait()
+}
+
+// Online tells whether any terminal of the store is connected.
+func (p *Presence) Online(storeID string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stores[storeID] > 0
+}
+
+// Count returns how many stores have a terminal that is connected.
+func (p *Presence) Count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.stores)
+}
+
+// Malformed counts messages that could not be read.
+func (p *Presence) Malformed() int64 { return p.malformed.Load() }
+
+// Session takes the beginning or the end of a connection from the embedded
+// broker. It returns at once; the store follows.
+func (p *Presence) Session(s transport.Session) {
+	at := s.At
+	if at.IsZero() {
+		at = p.cfg.Now()
+	}
+	p.apply(terminal{s.StoreID, s.TerminalID}, s.Online, s.SessionID, at, at)
+}
+
+// apply takes a word about a session, unless it is stale: an end of a session
+// that is not the newest, a beginning of one that is older than the newest or
+// ended already. rank orders the sessions of one terminal.
+func (p *Presence) apply(who terminal, online bool, session string, rank, at time.Time) {
+	p.mu.Lock()
+	st := p.known[who]
+	if st == nil {
+		if !online {
+			p.mu.Unlock()
+			return // nobody said that it was there
+		}
+		st = &state{who: who}
+		p.known[who] = st
+	}
+	switch {
+	case st.session == session && (st.online == online || online):
+		p.mu.Unlock()
+		return // said before, or a beginning after its end
+	case st.session != session && (!online || st.online && rank.Before(st.rank)):
+		p.mu.Unlock()
+		return // not the newest session
+	}
+	if online {
+		st.rank, st.began = rank, at
+	}
+	p.count(st, online)
+	st.session, st.online, st.since = session, online, at
+	p.mark(st)
+	p.mu.Unlock()
+	if !online {
+		for _, l := range p.cfg.Listeners {
+			l.Offline(who.store, who.id)
+		}
+	}
+}
+
+func (p *Presence) count(st *state, online bool) {
+	switch {
+	case online && !st.online:
+		p.stores[st.who.store]++
+	case !online && st.online:
+		p.stores[st.who.store]--
+		if p.stores[st.who.store] == 0 {
+			delete(p.stores, st.who.store)
+		}
+	}
+}
+
+func (p *Presence) mark(st *state) {
+	if !st.dirty {
+		st.dirty = true
+		p.dirty = append(p.dirty, st)
+	}
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
