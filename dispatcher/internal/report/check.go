@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"muster/internal/protocol"
-	"muster/internal/task"
 )
 
 // ErrSumRule means that the rows and the head do not say the same, or that not
@@ -61,14 +61,18 @@ func (r *Reporter) check(head protocol.ReportHead, rows Rows) error {
 }
 
 func (r *Reporter) checkRow(raw json.RawMessage, head protocol.ReportHead) (protocol.StoreRow, error) {
-	if err := r.row.Validate(raw); err != nil {
-		return protocol.StoreRow{}, fmt.Errorf("a row breaks its schema: %w", err)
-	}
 	row, err := readRow(raw)
 	if err != nil {
 		return row, err
 	}
-	if !belongs(row.Outcome, row.Reason) {
+	plain, err := plainRow(raw, row)
+	if err != nil {
+		return row, err
+	}
+	if err := r.row.Validate(plain); err != nil {
+		return row, fmt.Errorf("the row of store %s breaks its schema: %w", row.StoreID, err)
+	}
+	if !slices.Contains(row.Outcome.Reasons(), row.Reason) {
 		return row, fmt.Errorf("%w: store %s has reason %q beside outcome %q", ErrSumRule, row.StoreID, row.Reason, row.Outcome)
 	}
 	if len(row.Columns) != len(head.Columns) {
@@ -77,13 +81,34 @@ func (r *Reporter) checkRow(raw json.RawMessage, head protocol.ReportHead) (prot
 	return row, nil
 }
 
+// maxChecked is how large a row may be to go to the schema as it is.
+const maxChecked = 64 << 10
+
+// plainRow is the row without the values of its columns, where these are large
+// or nested. The schema leaves them free, and the checker's bounds on size and
+// depth are for documents from outside: one store's answer, which was within
+// them, must not stop the report of all.
+func plainRow(raw json.RawMessage, row protocol.StoreRow) (json.RawMessage, error) {
+	nested := func(v json.RawMessage) bool { return len(v) > 0 && (v[0] == '{' || v[0] == '[') }
+	if len(raw) <= maxChecked && !slices.ContainsFunc(row.Columns, nested) {
+		return raw, nil
+	}
+	row.Columns = slices.Repeat([]json.RawMessage{json.RawMessage("null")}, len(row.Columns))
+	return protocol.Encode(row)
+}
+
 // checkHead checks the document as the JSON file shows it, cut after its first
 // row: every row is checked by itself.
 func (r *Reporter) checkHead(head protocol.ReportHead, first json.RawMessage) error {
-	changes := head.Changes
-	if len(changes) > 1 {
-		head.Changes = changes[:1] // all are made alike, and the schema's reader takes documents of bounded size
+	row, err := readRow(first)
+	if err != nil {
+		return err
 	}
+	if first, err = plainRow(first, row); err != nil {
+		return err
+	}
+	head.Input = json.RawMessage("{}")                      // the schema leaves it free
+	head.Changes = head.Changes[:min(1, len(head.Changes))] // all are made alike
 	var doc bytes.Buffer
 	one := func(yield func(json.RawMessage, error) bool) { yield(first, nil) }
 	if err := JSON(&doc, head, one); err != nil {
@@ -93,15 +118,6 @@ func (r *Reporter) checkHead(head protocol.ReportHead, first json.RawMessage) er
 		return fmt.Errorf("it breaks its schema: %w", err)
 	}
 	return nil
-}
-
-func belongs(outcome task.Outcome, reason task.Reason) bool {
-	for _, known := range outcome.Reasons() {
-		if reason == known {
-			return true
-		}
-	}
-	return false
 }
 
 func readRow(raw json.RawMessage) (protocol.StoreRow, error) {

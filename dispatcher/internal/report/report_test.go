@@ -367,6 +367,33 @@ func TestCheckRefusesWhatMustNotBePublished(t *testing.T) {
 	}
 }
 
+func TestOneStoresAnswerCannotStopTheReportOfAll(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	deep := strings.Repeat("[", protocol.MaxDepth) + strings.Repeat("]", protocol.MaxDepth)
+	large := `"` + strings.Repeat("x", protocol.MaxResultBytes) + `"`
+	rows := rowsOf(t, valued(row("A", "deep", task.OutcomeSucceeded, ""), deep, "1"),
+		valued(row("B", "large", task.OutcomeSucceeded, ""), large, large))
+	h := build(t, r, head(2), rows, nil)
+	if text := write(t, r, "json", h, rows); !strings.Contains(text, deep) || strings.Count(text, large) != 2 {
+		t.Error("the file does not hold the answers as they are")
+	}
+	if page := write(t, r, "html", h, rows); !strings.Contains(page, "x … [262144]") {
+		t.Error("the page does not say that it cut a value")
+	}
+	broken := row("C", "broken", task.OutcomeSucceeded, "")
+	broken.SHA256 = "abc"
+	rows = rowsOf(t, valued(broken, deep, "1"))
+	h = head(1)
+	h, err := r.Build(h, rows, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Check(h, rows); err == nil || !strings.Contains(err.Error(), "/resultSha256") {
+		t.Errorf("got %v; want the rest of such a row to be checked", err)
+	}
+}
+
 func TestAnUnreadableRowStopsEverything(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
