@@ -254,7 +254,7 @@ func newRealHQ(t *testing.T) *realHQ {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 		defer cancel()
 		if err := hq.broker.Stop(ctx); err != nil {
 			t.Error(err)

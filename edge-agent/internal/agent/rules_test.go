@@ -5,9 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -294,114 +291,6 @@ func TestStoredResultAnswersANewGrant(t *testing.T) {
 	})
 }
 
-func TestFailedAttemptRunsAgain(t *testing.T) {
-	calls := 0
-	work := func(context.Context, json.RawMessage, time.Time) (json.RawMessage, error) {
-		if calls++; calls == 1 {
-			return nil, errors.New("printer on fire")
-		}
-		return json.RawMessage(`{}`), nil
-	}
-	inBubble(t, work, func(t *testing.T, b *bench) {
-		b.connect()
-		b.offer("t1")
-		b.grant("t1", 1)
-		r := b.result()
-		b.wantFailure(r, protocol.CodeExecution)
-		// The next offer may come before the receipt.
-		b.offer("t1", func(o *protocol.Offer) { o.Attempt, o.Status = 1, task.Failed })
-		b.receipt(r, true, "")
-		b.claims()
-		b.grant("t1", 2)
-		if r := b.result(); r.Outcome != protocol.AnswerSucceeded || !r.Executed {
-			t.Errorf("second attempt %+v", r)
-		}
-		b.wantMarks("t1/1", "t1/2")
-	})
-}
-
-func TestNewerGrantIsAnsweredByTheRunningExecution(t *testing.T) {
-	inBubble(t, slow, func(t *testing.T, b *bench) {
-		b.connect()
-		b.offer("t1")
-		b.grant("t1", 1)
-		b.grant("t1", 2)
-		sleep(11 * time.Second)
-		all := drain[protocol.Result](t, b.wire, protocol.KindResult)
-		if len(all) == 0 || all[len(all)-1].Attempt != 2 || all[len(all)-1].Executed {
-			t.Errorf("results %+v, want the last of attempt 2, not executed", all)
-		}
-		b.wantMarks("t1/1")
-	})
-}
-
-func TestWhatTheTerminalCannotDoIsRefusedAloud(t *testing.T) {
-	load := 9.0
-	for name, change := range map[string]func(*protocol.Offer){
-		"type":      func(o *protocol.Offer) { o.Type = "brew_coffee" },
-		"version":   func(o *protocol.Offer) { o.TypeVersion = 2 },
-		"label":     func(o *protocol.Offer) { o.Requires = []string{"scanner"} },
-		"condition": func(*protocol.Offer) {},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, count, func(t *testing.T, b *bench) {
-				b.kill()
-				b.cfg.Measure = func() protocol.Condition { return protocol.Condition{Load: &load} }
-				if name == "condition" {
-					b.cfg.Refuse.MaxLoad = 4
-				}
-				b.start()
-				b.connect()
-				b.offer("t1", change)
-				b.wantClaims() // another terminal of the store may know it
-				sleep(31 * time.Second)
-				b.wantClaims("t1")
-				b.grant("t1", 1)
-				r := b.result()
-				b.wantFailure(r, protocol.CodeRefused)
-				if r.Executed {
-					t.Error("says it executed")
-				}
-				b.wantMarks()
-			})
-		})
-	}
-}
-
-func TestOnlyOneTaskAtATimeIsClaimedAndRun(t *testing.T) {
-	inBubble(t, slow, func(t *testing.T, b *bench) {
-		b.connect()
-		b.offer("t1")
-		b.offer("t2")
-		b.offer("t3")
-		b.wantClaims("t1")
-		sleep(30 * time.Second)
-		b.wantClaims("t2") // the first waits at headquarters; it is the next one's turn
-		b.grant("t1", 1)
-		b.grant("t2", 1) // both were asked for
-		b.wantMarks("t1/1")
-		sleep(11 * time.Second)
-		b.wantMarks("t1/1", "t2/1")
-		b.wantClaims()
-		sleep(11 * time.Second)
-		b.wantClaims("t3")
-	})
-}
-
-func TestTimeLimitEndsTheWork(t *testing.T) {
-	inBubble(t, slow, func(t *testing.T, b *bench) {
-		b.connect()
-		b.offer("t1")
-		b.order(protocol.Order{Order: protocol.OrderGrant, TaskID: "t1", Attempt: 1, LeaseMs: lease.Milliseconds(), RunTimeoutMs: 3000})
-		sleep(3 * time.Second)
-		r := b.result()
-		b.wantFailure(r, protocol.CodeTimeLimit)
-		if r.DurationMs != 3000 {
-			t.Errorf("it took %d ms", r.DurationMs)
-		}
-	})
-}
-
 func TestExpiredAndNotYetDueOffersAreNotClaimed(t *testing.T) {
 	inBubble(t, count, func(t *testing.T, b *bench) {
 		b.offer("old", func(o *protocol.Offer) { o.QueueDeadline = time.Now().Add(-time.Second).UnixMilli() })
@@ -426,47 +315,6 @@ func TestHeadquartersClockDecides(t *testing.T) {
 	})
 }
 
-func TestExecutorOutputIsCheckedNotCut(t *testing.T) {
-	for name, output := range map[string]string{
-		"empty":     "",
-		"array":     `[1]`,
-		"two":       `{}{}`,
-		"twice":     `{"a":1,"a":2}`,
-		"case":      `{"a":1,"A":2}`,
-		"number":    `{"a":1e400}`,
-		"not UTF-8": "{\"a\":\"\xff\"}",
-		"too large": `{"a":"` + strings.Repeat("x", protocol.MaxResultBytes) + `"}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			work := func(context.Context, json.RawMessage, time.Time) (json.RawMessage, error) {
-				return json.RawMessage(output), nil
-			}
-			inBubble(t, work, func(t *testing.T, b *bench) {
-				b.connect()
-				b.offer("t1")
-				b.grant("t1", 1)
-				r := b.result()
-				b.wantFailure(r, protocol.CodeExecution)
-			})
-		})
-	}
-}
-
-func TestPanicBecomesAFailureWithItsStack(t *testing.T) {
-	work := func(context.Context, json.RawMessage, time.Time) (json.RawMessage, error) { panic("boom") }
-	inBubble(t, work, func(t *testing.T, b *bench) {
-		b.connect()
-		b.offer("t1")
-		b.grant("t1", 1)
-		r := b.result()
-		b.wantFailure(r, protocol.CodeExecution)
-		f := decode[protocol.Failure](t, r.Error)
-		if !strings.Contains(f.Message, "boom") || !strings.Contains(f.Detail, "rules_test.go") {
-			t.Errorf("failure %+v", f)
-		}
-	})
-}
-
 func TestForeignMessagesChangeNothing(t *testing.T) {
 	inBubble(t, count, func(t *testing.T, b *bench) {
 		b.connect()
@@ -488,31 +336,6 @@ func TestForeignMessagesChangeNothing(t *testing.T) {
 		sleep(time.Minute)
 		b.wantClaims()
 		b.wantMarks()
-	})
-}
-
-func TestFullDiskHoldsNoAnswerBack(t *testing.T) {
-	inBubble(t, count, func(t *testing.T, b *bench) {
-		b.connect()
-		b.offer("t1")
-		box := filepath.Join(b.folder, "outbox")
-		// A file in the folder's place refuses writes, to root too.
-		if err := errors.Join(os.Rename(box, box+".away"), os.WriteFile(box, nil, 0o600)); err != nil {
-			t.Fatal(err)
-		}
-		b.grant("t1", 1)
-		first := b.result()
-		if err := errors.Join(os.Remove(box), os.Rename(box+".away", box)); err != nil {
-			t.Fatal(err)
-		}
-		sleep(30 * time.Second)
-		if again := b.result(); again.SHA256 != first.SHA256 || b.answers() != 1 {
-			t.Errorf("after the disk was well: %+v, %d kept", again, b.answers())
-		}
-		b.receipt(first, true, "")
-		if b.answers() != 0 {
-			t.Error("kept after the receipt")
-		}
 	})
 }
 

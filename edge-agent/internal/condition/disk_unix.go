@@ -9,6 +9,6 @@ func diskFreeMB(folder string) *int64 {
 	if err := unix.Statfs(folder, &s); err != nil {
 		return nil
 	}
-	free := int64(s.Bavail) * int64(s.Bsize) >> 20
+	free := int64(s.Bavail) * int64(s.Bsize) >> 20 //nolint:unconvert // 32 bits wide on arm
 	return &free
 }

@@ -56,7 +56,8 @@ func (p Program) Run(ctx context.Context, order Order) (Output, error) {
 	}
 	stdout := &bounded{most: limit, full: func() { cancel(fmt.Errorf("%w: over %d bytes", ErrOutputTooLarge, limit)) }}
 	stderr := &tail{most: protocol.MaxOutputTailBytes}
-	cmd := exec.Command(p.Argv[0], p.Argv[1:]...)
+	// Its end is waitTree's, which ends the whole tree and asks first.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), p.Argv[0], p.Argv[1:]...)
 	cmd.Dir = p.Dir
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(order.Input), stdout, stderr
 	cmd.Env = append(os.Environ(), marks(order)...)

@@ -1,0 +1,114 @@
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"muster/edge-agent/internal/config"
+)
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "agent.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestBuiltInDefaultsAreValid(t *testing.T) {
+	t.Parallel()
+	c, err := config.Load("", config.Overrides{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shipped, err := config.Load("../../../configs/edge-agent.yaml", config.Overrides{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Store != "0001" || c.MaxParallel != 1 || c.Broker.URL != "mqtt://127.0.0.1:1883" || shipped.Store != c.Store {
+		t.Errorf("got %+v", c)
+	}
+	if c.User() != "0001/pos-1" || c.Collect.TimeZone != "Asia/Shanghai" {
+		t.Errorf("user %s, zone of the collector %s", c.User(), c.Collect.TimeZone)
+	}
+}
+
+func TestFileOverDefaultsAndFlagsOverFile(t *testing.T) {
+	t.Parallel()
+	path := write(t, `store: "007"
+terminal: back-office
+broker: {url: "mqtts://hq.example:8883", user: u, password: p}
+work_folder: data
+collect: {logs: ["logs/*.log"]}
+executors:
+  - {type: price_check, version: 2, command: [./check, --json], folder: bin}
+`)
+	c, err := config.Load(path, config.Overrides{Terminal: "pos-9", BrokerURL: "ws://127.0.0.1:80/mqtt", WorkFolder: "here"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Dir(path)
+	if c.Store != "007" || c.Terminal != "pos-9" || c.Broker.URL != "ws://127.0.0.1:80/mqtt" || c.WorkFolder != "here" || c.TopicRoot != "muster/v1" {
+		t.Errorf("got %+v", c)
+	}
+	if c.Collect.Logs[0] != filepath.Join(folder, "logs/*.log") || c.Executors[0].Folder != filepath.Join(folder, "bin") {
+		t.Errorf("paths are not relative to the file: %v, %v", c.Collect.Logs, c.Executors)
+	}
+}
+
+func TestPasswordFile(t *testing.T) {
+	t.Parallel()
+	path := write(t, "broker: {password_file: secret}\n")
+	if _, err := config.Load(path, config.Overrides{}); err == nil || !strings.HasPrefix(err.Error(), path+":1: broker.password_file: ") {
+		t.Errorf("a missing file: %v", err)
+	}
+	secret := filepath.Join(filepath.Dir(path), "secret")
+	if err := os.WriteFile(secret, []byte("\ufeffs e c r e t\r\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(path, config.Overrides{})
+	if err != nil || c.Broker.Password != "s e c r e t" {
+		t.Errorf("got %q, %v", c.Broker.Password, err)
+	}
+}
+
+func TestMistakesStopTheStartWithLineAndKey(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"stoer: \"1\"\n":                                        `:1: unknown field "stoer"`,
+		"store: 007\n":                                          ":1: store: must be a text, in quotes",
+		"store: \"a b\"\n":                                      ":1: store: must be 1 to 63 of",
+		"\nterminal: \"\"\n":                                    ":2: terminal: must be 1 to 63 of",
+		"time_zone: Local\n":                                    ":1: time_zone: must be a zone",
+		"time_zone: Mars/Base\n":                                ":1: time_zone: must be a zone",
+		"topic_root: a//b\n":                                    ":1: topic_root: each level",
+		"max_parallel: 0\n":                                     ":1: max_parallel: must lie between 1 and 64, not 0",
+		"max_parallel: 1.5\n":                                   ":1: max_parallel: must be a whole number",
+		"work_folder: \"\"\n":                                   ":1: work_folder: is required",
+		"broker:\n  url: http://x\n":                            ":2: broker.url: must be a URL",
+		"broker:\n  url: mqtt://\n":                             ":2: broker.url: must be a URL",
+		"broker:\n  url: mqtt://u:p@x\n":                        ":2: broker.url: must hold no password",
+		"broker:\n  ca_file: nothing.pem\n":                     ":2: broker.ca_file: cannot be read",
+		"broker:\n  password: a\n  password_file: b\n":          ":3: broker.password_file: must be empty",
+		"refuse:\n  min_battery_pct: 101\n":                     ":2: refuse.min_battery_pct: must lie between",
+		"refuse:\n  max_load: .nan\n":                           ":2: refuse.max_load: must lie between",
+		"refuse:\n  min_disk_free_mb: -1\n":                     ":2: refuse.min_disk_free_mb: must be 0 or more",
+		"collect:\n  logs: [\"[\"]\n":                           ":2: collect.logs: cannot use logs[0]",
+		"collect:\n  max_result_bytes: 1\n":                     ":2: collect.max_result_bytes: cannot use",
+		"executors:\n- {type: a b, version: 1, command: [x]}\n": ":2: executors[0].type: must be a job's name",
+		"executors:\n- {type: a, version: 0, command: [x]}\n":   ":2: executors[0].version: must be 1 or more",
+		"executors:\n- {type: a, version: 1, command: []}\n":    ":2: executors[0].command: must name a program",
+		"executors:\n- {type: a, version: 1, command: [x]}\n- {type: a, version: 1, command: [y]}\n": ":3: executors[1].type: a version 1 has",
+		"executors:\n- {type: a, version: 1, command: [x], max_output_bytes: -1}":                    ":2: executors[0].max_output_bytes: must lie",
+		"log: {level: loud}\n": ":1: log.level: must be debug, info, warn or error",
+		"log: {format: xml}\n": ":1: log.format: must be text or json",
+	} {
+		path := write(t, text)
+		if _, err := config.Load(path, config.Overrides{}); err == nil || !strings.HasPrefix(err.Error(), path+want) {
+			t.Errorf("%q: got %v, want %s", text, err, want)
+		}
+	}
+}

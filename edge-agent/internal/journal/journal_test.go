@@ -1,0 +1,259 @@
+package journal_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"muster/edge-agent/internal/journal"
+)
+
+const envHold = "MUSTER_TEST_HOLD"
+
+// TestMain also plays another agent that holds a work folder.
+func TestMain(m *testing.M) {
+	if folder := os.Getenv(envHold); folder != "" {
+		_, err := journal.Acquire(folder, time.Now())
+		fmt.Println("held", err)
+		select {}
+	}
+	os.Exit(m.Run())
+}
+
+func open(t testing.TB, folder string, now func() time.Time) *journal.Journal {
+	t.Helper()
+	j, err := journal.Open(folder, now, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = j.Close() })
+	return j
+}
+
+func put(t testing.TB, j *journal.Journal, id string, phase journal.Phase, attempt int) {
+	t.Helper()
+	if err := j.Put(journal.Entry{TaskID: id, Phase: phase, Attempt: attempt, StartedAt: 5, PID: 7}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func path(folder string) string { return filepath.Join(folder, "journal.log") }
+
+func TestLastEntryOfATaskCounts(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	now := time.UnixMilli(1_700_000_000_000)
+	j := open(t, folder, func() time.Time { return now })
+	if !j.Gap() {
+		t.Error("no file is a gap: what was in it nobody knows")
+	}
+	put(t, j, "a", journal.PhaseOffered, 0)
+	put(t, j, "a", journal.PhaseGranted, 1)
+	put(t, j, "b", journal.PhaseReceipted, 2)
+	for range 2 {
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		j = open(t, folder, time.Now)
+		want := journal.Entry{TaskID: "a", Phase: journal.PhaseGranted, Attempt: 1, StartedAt: 5, PID: 7, At: now.UnixMilli()}
+		if got, ok := j.Get("a"); !ok || got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+		if open := j.Open(); len(open) != 1 || open[0].TaskID != "a" {
+			t.Errorf("open %+v, want a alone", open)
+		}
+		if j.Gap() || !j.LastWrite().Equal(now) {
+			t.Errorf("gap %t, last write %v", j.Gap(), j.LastWrite())
+		}
+	}
+}
+
+func TestTornTailIsDropped(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	j := open(t, folder, time.Now)
+	put(t, j, "a", journal.PhaseClaimed, 0)
+	whole, err := os.ReadFile(path(folder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, j, "a", journal.PhaseGranted, 1)
+	data, err := os.ReadFile(path(folder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for size := len(whole); size < len(data); size++ {
+		if err := os.WriteFile(path(folder), data[:size], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		j := open(t, folder, time.Now)
+		if e, _ := j.Get("a"); e.Phase != journal.PhaseClaimed || j.Gap() {
+			t.Fatalf("cut to %d of %d bytes: %+v, gap %t", size, len(data), e, j.Gap())
+		}
+	}
+}
+
+func TestDamagedLineIsSetAsideAndTheRestUsed(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	j := open(t, folder, time.Now)
+	put(t, j, "a", journal.PhaseClaimed, 0)
+	put(t, j, "b", journal.PhaseClaimed, 0)
+	put(t, j, "c", journal.PhaseClaimed, 0)
+	data, err := os.ReadFile(path(folder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := strings.Replace(string(data), `"taskId":"b"`, `"taskId":"x"`, 1)
+	if err := os.WriteFile(path(folder), []byte(damaged), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j = open(t, folder, time.Now)
+	if len(j.Open()) != 2 || !j.Gap() {
+		t.Errorf("open %+v, gap %t", j.Open(), j.Gap())
+	}
+	aside, err := os.ReadFile(filepath.Join(folder, "journal.damaged"))
+	if err != nil || !strings.Contains(string(aside), `"taskId":"x"`) {
+		t.Errorf("set aside: %q, %v", aside, err)
+	}
+	if j = open(t, folder, time.Now); j.Gap() {
+		t.Error("the gap is reported for ever")
+	}
+}
+
+func TestAnyDamageLeavesAUsableJournal(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	j := open(t, folder, time.Now)
+	for i := range 5 {
+		put(t, j, fmt.Sprint("t", i), journal.PhaseFinished, 1)
+	}
+	whole, err := os.ReadFile(path(folder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		data := append([]byte(nil), whole[:rapid.IntRange(0, len(whole)).Draw(rt, "size")]...)
+		for range rapid.IntRange(0, 5).Draw(rt, "flips") {
+			if len(data) > 0 {
+				data[rapid.IntRange(0, len(data)-1).Draw(rt, "at")] = rapid.Byte().Draw(rt, "byte")
+			}
+		}
+		if err := os.WriteFile(path(folder), data, 0o600); err != nil {
+			rt.Fatal(err)
+		}
+		j, err := journal.Open(folder, time.Now, slog.New(slog.DiscardHandler))
+		if err != nil {
+			if strings.HasPrefix(string(data), "muster-journal ") && strings.Contains(err.Error(), "newer agent") {
+				return // the version itself was hit
+			}
+			rt.Fatal(err)
+		}
+		for _, e := range j.Open() {
+			if e.Phase != journal.PhaseFinished || e.Attempt != 1 {
+				rt.Fatalf("made up %+v", e)
+			}
+		}
+		if err := errors.Join(j.Put(journal.Entry{TaskID: "new", Phase: journal.PhaseOffered}), j.Close()); err != nil {
+			rt.Fatal(err)
+		}
+	})
+}
+
+func TestNewerFormatIsRefused(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	if err := os.WriteFile(path(folder), []byte("muster-journal 2\nwhatever\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := journal.Open(folder, time.Now, slog.New(slog.DiscardHandler))
+	if err == nil || !strings.Contains(err.Error(), "newer agent") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestMemoryOfWhatIsOverIsBounded(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	now := time.Now()
+	j := open(t, folder, func() time.Time { return now })
+	put(t, j, "open", journal.PhaseFinished, 1)
+	put(t, j, "ancient", journal.PhaseReceipted, 1)
+	now = now.Add(41 * 24 * time.Hour)
+	for i := range 12_000 {
+		now = now.Add(time.Millisecond)
+		if err := j.Note(journal.Entry{TaskID: fmt.Sprint("t", i), Phase: journal.PhaseReceipted, Attempt: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(j *journal.Journal) {
+		t.Helper()
+		for id, want := range map[string]bool{"open": true, "ancient": false, "t0": false, "t11999": true, "t3000": true} {
+			if _, got := j.Get(id); got != want {
+				t.Errorf("%s is remembered: %t, want %t", id, got, want)
+			}
+		}
+	}
+	check(j)
+	check(open(t, folder, func() time.Time { return now }))
+}
+
+func TestCompactionKeepsTheFileSmall(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	j := open(t, folder, time.Now)
+	for i := range 30_000 {
+		if err := j.Note(journal.Entry{TaskID: "a", Phase: journal.PhaseStarted, Attempt: i}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	info, err := os.Stat(path(folder))
+	if err != nil || info.Size() > 1<<20+1000 {
+		t.Errorf("the file has %d bytes, %v", info.Size(), err)
+	}
+	if e, _ := open(t, folder, time.Now).Get("a"); e.Attempt != 29_999 {
+		t.Errorf("got %+v", e)
+	}
+}
+
+func TestSecondAgentIsRefusedAndToldWhoHoldsTheFolder(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	other := exec.Command(os.Args[0])
+	other.Env = append(os.Environ(), envHold+"="+folder)
+	out, err := other.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 64)
+	n, err := out.Read(buf)
+	if err != nil || !strings.HasPrefix(string(buf[:n]), "held <nil>") {
+		t.Fatalf("the other agent said %q, %v", buf[:n], err)
+	}
+	_, err = journal.Acquire(folder, time.Now())
+	if !errors.Is(err, journal.ErrLocked) || !strings.Contains(err.Error(), fmt.Sprintf("pid %d on ", other.Process.Pid)) {
+		t.Errorf("got %v", err)
+	}
+	if err := other.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = other.Wait() // it was killed
+	lock, err := journal.Acquire(folder, time.Now())
+	if err != nil {
+		t.Fatalf("after a kill -9 of the holder: %v", err)
+	}
+	if err := errors.Join(lock.Release(), lock.Release()); err != nil {
+		t.Error(err)
+	}
+}

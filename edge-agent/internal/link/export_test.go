@@ -1,0 +1,4 @@
+package link
+
+// BackOff is the wait after a number of earlier failures.
+var BackOff = backOff

@@ -1,0 +1,225 @@
+package main_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"muster/broker/server"
+	"muster/edge-agent/internal/stamp"
+	"muster/internal/protocol"
+)
+
+// patience bounds what must happen; it passes in full only in a failure.
+const patience = 20 * time.Second
+
+// build makes the program once for the test.
+func build(t *testing.T) string {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), "edge-agent")
+	if runtime.GOOS == "windows" {
+		bin += ".exe"
+	}
+	if out, err := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X main.version=v9", "-o", bin, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	info, err := os.Stat(bin)
+	if err != nil || info.Size() > 20<<20 {
+		t.Errorf("the program has %d bytes, %v; 20 MiB is the bound for a terminal", info.Size(), err)
+	}
+	return bin
+}
+
+func TestCommandLine(t *testing.T) {
+	t.Parallel()
+	bin := build(t)
+	bad := filepath.Join(t.TempDir(), "bad.yaml")
+	if err := os.WriteFile(bad, []byte("store: \"1\"\nstroe: 2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"-version"}, 0, "edge-agent v9\n"},
+		{[]string{"-help"}, 0, "usage: edge-agent"},
+		{[]string{"check-config"}, 0, "configuration is valid: terminal pos-1 of store 0001"},
+		{[]string{"check-config", "-store", "007"}, 0, "of store 007"},
+		{[]string{"check-config", "-config", bad}, 1, bad + `:2: unknown field "stroe"`},
+		{[]string{"-config", bad}, 1, bad + `:2: unknown field "stroe"`},
+		{[]string{"-config", "no-such-file"}, 1, "no-such-file"},
+		{[]string{"-broker", "http://x"}, 1, "broker.url: must be a URL"},
+		{[]string{"-nonsense"}, 2, "usage: edge-agent"},
+		{[]string{"work"}, 2, `unknown argument "work"`},
+	} {
+		cmd := exec.Command(bin, tc.args...)
+		out, err := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != tc.code || !strings.Contains(string(out), tc.want) {
+			t.Errorf("%v: code %d, %v: %s", tc.args, code, err, out)
+		}
+	}
+}
+
+// TestStopEndsRunningWorkWithinFiveSeconds runs the real program against the
+// real broker and ends it in the middle of an execution.
+func TestStopEndsRunningWorkWithinFiveSeconds(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no SIGTERM")
+	}
+	topics, err := protocol.NewTopics(protocol.DefaultRoot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hq := startHQ(t, topics)
+	folder := t.TempDir()
+	alive := filepath.Join(folder, "alive")
+	config := fmt.Sprintf(`store: "007"
+broker: {url: "mqtt://%s"}
+work_folder: data
+executors:
+  - type: stubborn
+    version: 1
+    command: [/bin/sh, -c, "trap '' TERM; while :; do echo x >> %s; sleep 0.05; done"]
+`, hq.broker.Addr("tcp"), alive)
+	path := filepath.Join(folder, "agent.yaml")
+	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bin := build(t)
+	first := exec.Command(bin, "-config", path)
+	var log bytes.Buffer
+	first.Stderr = &log
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = first.Process.Kill() })
+	size := func() int64 {
+		info, err := os.Stat(alive)
+		if err != nil {
+			return 0
+		}
+		return info.Size()
+	}
+	for deadline := time.Now().Add(patience); size() < 4; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the work never started: %s", log.String())
+		}
+	}
+	second, err := exec.Command(bin, "-config", path).CombinedOutput()
+	if err == nil || !strings.Contains(string(second), fmt.Sprintf("another agent holds the work folder: pid %d", first.Process.Pid)) {
+		t.Errorf("a second agent: %v: %s", err, second)
+	}
+	began := time.Now()
+	if err := first.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Wait(); err != nil {
+		t.Errorf("it ended with %v: %s", err, log.String())
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %v to stop", took)
+	}
+	before := size()
+	time.Sleep(300 * time.Millisecond) // six rounds of a loop that still ran
+	if size() != before {
+		t.Error("the work outlived its agent")
+	}
+	again := exec.Command(bin, "-config", path)
+	if err := again.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = again.Process.Kill()
+		_ = again.Wait()
+	})
+	select {
+	case r := <-hq.results:
+		if !strings.Contains(string(r.Error), string(protocol.CodeInterrupted)) {
+			t.Errorf("answered %s %s", r.Outcome, r.Error)
+		}
+	case <-time.After(patience):
+		t.Error("no answer after the restart")
+	}
+}
+
+type hq struct {
+	broker  *server.Server
+	results chan protocol.Result
+}
+
+// startHQ grants one task to whoever claims it.
+func startHQ(t *testing.T, topics protocol.Topics) *hq {
+	t.Helper()
+	h := &hq{results: make(chan protocol.Result, 100)}
+	meta := stamp.New(time.Now, time.Time{}).Meta
+	publish := func(topic string, retain bool, message any) {
+		payload, err := protocol.Encode(message)
+		if err == nil {
+			err = h.broker.Publish(t.Context(), server.Outgoing{Topic: topic, Payload: payload, Retain: retain})
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	intake := func(_ context.Context, m server.Message) error {
+		address, _ := topics.Parse(m.Topic)
+		order := protocol.Order{Meta: meta()}
+		switch address.Kind {
+		case protocol.KindHello:
+			var hello protocol.Hello
+			if err := json.Unmarshal(m.Payload, &hello); err != nil {
+				return err
+			}
+			order.Order, order.HelloID, order.ServerTimeMs = protocol.OrderSync, hello.ID, time.Now().UnixMilli()
+			order.Open = []protocol.SyncTask{{TaskID: "t1", Status: "PENDING"}}
+		case protocol.KindClaim:
+			order.Order, order.TaskID, order.Attempt = protocol.OrderGrant, "t1", 1
+			order.LeaseMs, order.RunTimeoutMs = 30_000, 60_000
+		case protocol.KindResult:
+			var r protocol.Result
+			if err := json.Unmarshal(m.Payload, &r); err != nil {
+				return err
+			}
+			h.results <- r
+			return nil
+		default:
+			return nil
+		}
+		go publish(topics.Terminal(address.Store, address.Terminal, protocol.KindOrders), false, order)
+		return nil
+	}
+	var err error
+	h.broker, err = server.New(server.Config{Anonymous: true,
+		Listeners: server.Listeners{TCP: server.ListenerConfig{Address: "127.0.0.1:0"}}},
+		server.Options{Intake: intake, ManagedPresence: true, Logger: slog.New(slog.DiscardHandler)})
+	if err == nil {
+		err = h.broker.Start(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		defer cancel()
+		if err := h.broker.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	now := time.Now()
+	publish(topics.Offer("007", "t1"), true, protocol.Offer{Meta: meta(), TypeVersion: 1, Attempts: 1,
+		QueueDeadline: now.Add(time.Hour).UnixMilli(), Record: protocol.Record{TaskID: "t1", ParentID: "run1", StoreID: "007",
+			Type: "stubborn", Input: json.RawMessage(`{}`), Status: "PENDING", Deadline: now.Add(time.Minute).UnixMilli()}})
+	return h
+}
