@@ -213,7 +213,7 @@ type Summary struct {
 	Targets   int            `json:"targets"`
 	Counts    Counts         `json:"counts"`
 	Missing   []string       `json:"missing"` // store ids that did not succeed, the first 100
-	Folder    string         `json:"folder"`  // of the files, with slashes
+	Folder    string         `json:"folder"`  // of the files below the report folder, such as 2026/09
 	Files     []ManifestFile `json:"files"`   // the manifest is the last
 	Text      string         `json:"text"`
 	TextZh    string         `json:"textZh"`

@@ -75,7 +75,7 @@ func TestBarrierClosesOnTheDeadlineAndJudgesEveryStore(t *testing.T) {
 		sums := d.summaries()
 		counts := protocol.Counts{Succeeded: 6, Failed: 1, TimedOut: 1, Offline: 1, Cancelled: 1}
 		if len(sums) != 1 || sums[0].Counts != counts || strings.Join(sums[0].Missing, " ") != "S006 S007 S008 S009" ||
-			sums[0].Folder != "reports/2000/01" || len(sums[0].Files) != 3 || sums[0].Text != "said" || sums[0].ID == "" {
+			sums[0].Folder != "2000/01" || len(sums[0].Files) != 3 || sums[0].Text != "said" || sums[0].ID == "" {
 			t.Errorf("got summaries %+v", sums)
 		}
 	})

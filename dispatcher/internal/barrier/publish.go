@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"path"
-	"path/filepath"
 
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
@@ -164,7 +162,7 @@ func (b *Barrier) summarise(ctx context.Context, head protocol.ReportHead, files
 	summary := protocol.Summary{
 		Meta: b.deps.Sender.Meta(), RunID: head.RunID, Job: head.Job, Revision: head.Revision, Verdict: head.Verdict,
 		AsOf: head.AsOf, BarrierAt: head.BarrierAt, Targets: head.Targets, Counts: head.Counts, Missing: missing,
-		Folder: path.Join(filepath.Base(b.cfg.Folder), dir), Files: files, Text: head.Text, TextZh: head.TextZh,
+		Folder: dir, Files: files, Text: head.Text, TextZh: head.TextZh,
 	}
 	topic := b.deps.Sender.Topics().Run(head.RunID, protocol.RunSummary)
 	return b.deps.Sender.JSON(ctx, topic, summary, transport.Options{Retain: true})
