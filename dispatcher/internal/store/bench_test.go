@@ -1,0 +1,104 @@
+package store_test
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"muster/dispatcher/internal/store"
+)
+
+// BenchmarkSettle measures durable answers of 1 KiB from many callers at once;
+// one operation is one answer, committed with fsync.
+func BenchmarkSettle(b *testing.B) {
+	for _, callers := range []int{1, 64, 512} {
+		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
+			s := setup(b)
+			places, tasks := targets(b.N)
+			if _, err := s.CreateRun(b.Context(), newRun("R"), places, tasks, store.Request{}, t0); err != nil {
+				b.Fatal(err)
+			}
+			result := `{"text":"` + strings.Repeat("x", 1000) + `"}`
+			each(b, callers, func(i int) error {
+				_, err := s.Grant(b.Context(), store.Grant{TaskID: taskID(i), StoreID: storeID(i), TerminalID: "pos1"}, t0)
+				return err
+			})
+			b.ResetTimer()
+			each(b, callers, func(i int) error {
+				got, err := s.Settle(b.Context(), success(i, 1, result), t0)
+				if err == nil && !got.Applied {
+					err = fmt.Errorf("task %d: %+v", i, got)
+				}
+				return err
+			})
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "answers/s")
+			b.StopTimer()
+		})
+	}
+}
+
+// each calls f for 0 to b.N-1 from so many goroutines.
+func each(b *testing.B, callers int, f func(i int) error) {
+	b.Helper()
+	var next atomic.Int64
+	done := make(chan error, callers)
+	for range callers {
+		go func() {
+			for i := int(next.Add(1)) - 1; i < b.N; i = int(next.Add(1)) - 1 {
+				if err := f(i); err != nil {
+					done <- err
+					return
+				}
+			}
+			done <- nil
+		}()
+	}
+	for range callers {
+		if err := <-done; err != nil {
+			b.Error(err)
+		}
+	}
+}
+
+// BenchmarkCreateRun measures one atomic run of 100,000 tasks.
+func BenchmarkCreateRun(b *testing.B) {
+	s := setup(b)
+	places, tasks := targets(100_000)
+	n := 0
+	for b.Loop() {
+		n++
+		run := newRun(fmt.Sprint("R", n))
+		for i := range tasks {
+			tasks[i].TaskID = fmt.Sprint(run.RunID, "-", i)
+		}
+		if _, err := s.CreateRun(b.Context(), run, places, tasks, store.Request{}, t0); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkCandidates measures judging a run of 5,000 stores at its barrier.
+func BenchmarkCandidates(b *testing.B) {
+	s := setup(b)
+	s.create(5000)
+	for i := range 2500 {
+		s.grant(i, t0)
+	}
+	for b.Loop() {
+		snap, err := s.Snapshot(b.Context(), "R")
+		if err != nil {
+			b.Fatal(err)
+		}
+		n := 0
+		for _, err := range snap.Candidates() {
+			if err != nil {
+				b.Fatal(err)
+			}
+			n++
+		}
+		if err := snap.Close(); err != nil || n != 5000 {
+			b.Fatal(n, err)
+		}
+	}
+}
