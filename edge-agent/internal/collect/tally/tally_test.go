@@ -89,6 +89,17 @@ func TestMessagesTop(t *testing.T) {
 	}
 }
 
+func TestMessagesTakeTheGravestLevel(t *testing.T) {
+	t.Parallel()
+	m := tally.NewMessages()
+	for _, level := range []tally.Level{tally.Error, tally.Fatal, tally.Error} {
+		m.Add([]byte("disk full"), level, 1)
+	}
+	if top, _ := m.Top(9, func(s string) string { return s }); top[0].Level != tally.Fatal {
+		t.Errorf("got %v", top[0].Level)
+	}
+}
+
 func TestMessagesAreCleanedBeforeTheyAreNormalised(t *testing.T) {
 	t.Parallel()
 	m := tally.NewMessages()
