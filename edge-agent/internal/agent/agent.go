@@ -62,6 +62,13 @@ const (
 	// resync is the mean time between two hellos of a quiet connection: it
 	// heals an offer or a withdrawal that a broker dropped.
 	resync = 10 * time.Minute
+	// helloDelay lets the retained offers, which come right behind the
+	// subscription, in first: hello then names them, and headquarters need not
+	// publish them again.
+	helloDelay = 100 * time.Millisecond
+	// maxHello bounds the open list of a hello, so that it fits a message. What
+	// is left out is offered again, which does no harm.
+	maxHello = 1_000
 	// stopWait bounds the wait for killed work when the agent stops: within
 	// the 5 s that a service manager is promised, the link's goodbye included.
 	stopWait = 3500 * time.Millisecond

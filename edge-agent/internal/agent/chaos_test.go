@@ -27,7 +27,7 @@ type faults struct {
 	loss, twice, replay    float64 // of each message, both ways
 	delay                  time.Duration
 	crashes, breaks, tasks int
-	cancels                int
+	cancels, parallel      int
 }
 
 func drawFaults(t *rapid.T) faults {
@@ -41,6 +41,8 @@ func drawFaults(t *rapid.T) faults {
 		breaks:  rapid.IntRange(0, 4).Draw(t, "breaks"),
 		tasks:   rapid.IntRange(1, 5).Draw(t, "tasks"),
 		cancels: rapid.IntRange(0, 1).Draw(t, "cancels"),
+
+		parallel: rapid.IntRange(1, 3).Draw(t, "parallel"),
 	}
 }
 
@@ -82,6 +84,7 @@ type hqTask struct {
 func simulate(t *testing.T, f faults) error {
 	h := &hq{faults: f, rng: rand.New(rand.NewPCG(f.seed, 1)), tasks: map[string]*hqTask{}, good: map[string]int{}}
 	h.bench = newBench(t, nil)
+	h.cfg.MaxParallel = f.parallel
 	h.jobs[protocol.JobVersion{Type: "count", Version: 1}] = h.marking(h.work)
 	// The work needs to know its task: wrap it by order.
 	inner := h.jobs[protocol.JobVersion{Type: "count", Version: 1}]

@@ -10,7 +10,7 @@ import (
 func (a *Agent) Up() {
 	a.post(func(now time.Time) {
 		a.up, a.synced = true, false
-		a.helloAt = now
+		a.helloAt = now.Add(helloDelay)
 		clear(a.hellos)
 		for _, w := range a.tasks {
 			w.claimUntil = time.Time{} // that claim may be lost

@@ -305,7 +305,7 @@ func TestExpiredAndNotYetDueOffersAreNotClaimed(t *testing.T) {
 func TestHeadquartersClockDecides(t *testing.T) {
 	inBubble(t, count, func(t *testing.T, b *bench) {
 		b.agent.Up()
-		sleep(0)
+		sleep(100 * time.Millisecond)
 		hello := drain[protocol.Hello](t, b.wire, protocol.KindHello)[0]
 		ahead := time.Now().Add(48 * time.Hour) // this terminal's clock is two days slow
 		b.order(protocol.Order{Order: protocol.OrderSync, HelloID: hello.ID, ServerTimeMs: ahead.UnixMilli()})

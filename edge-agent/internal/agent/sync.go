@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -31,7 +32,10 @@ func (a *Agent) sayHello(now time.Time) {
 	for _, w := range a.tasks {
 		hello.Open = append(hello.Open, a.openTask(w))
 	}
-	slices.SortFunc(hello.Open, func(x, y protocol.OpenTask) int { return strings.Compare(x.TaskID, y.TaskID) })
+	slices.SortFunc(hello.Open, func(x, y protocol.OpenTask) int {
+		return cmp.Or(cmp.Compare(y.Attempt, x.Attempt), strings.Compare(x.TaskID, y.TaskID))
+	})
+	hello.Open = hello.Open[:min(len(hello.Open), maxHello)]
 	if a.send(protocol.KindHello, hello) {
 		a.hellos[meta.ID] = now
 	}

@@ -157,7 +157,7 @@ func TestPanicBecomesAFailureWithItsStack(t *testing.T) {
 		r := b.result()
 		b.wantFailure(r, protocol.CodeExecution)
 		f := decode[protocol.Failure](t, r.Error)
-		if !strings.Contains(f.Message, "boom") || !strings.Contains(f.Detail, "rules_test.go") {
+		if !strings.Contains(f.Message, "boom") || !strings.Contains(f.Detail, "work_test.go") {
 			t.Errorf("failure %+v", f)
 		}
 	})
