@@ -106,6 +106,19 @@ func TestHarmlessSchemasCompile(t *testing.T) {
 	}
 }
 
+// The library takes whatever has an $id for a schema of that name, wherever it
+// stands.
+func TestAnAnnotationCannotReplaceADefinition(t *testing.T) {
+	t.Parallel()
+	for _, keyword := range []string{"default", "examples"} {
+		s := compile(t, `"items":{"$ref":"#/definitions/a"},"definitions":{"a":{"type":"string"}},
+			"`+keyword+`":[{"$id":"#/definitions/a","type":"integer"}]`)
+		if s.Validate([]byte(`["x"]`)) != nil || s.Validate([]byte(`[1]`)) == nil {
+			t.Errorf("%s replaced a definition", keyword)
+		}
+	}
+}
+
 func TestHostileDocumentsAreRefusedQuickly(t *testing.T) {
 	t.Parallel()
 	s := compile(t, `"properties":{
