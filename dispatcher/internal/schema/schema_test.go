@@ -117,6 +117,10 @@ func TestAnAnnotationCannotReplaceADefinition(t *testing.T) {
 			t.Errorf("%s replaced a definition", keyword)
 		}
 	}
+	s := compile(t, `"$id":"#/definitions/a","items":{"$ref":"#/definitions/a"},"definitions":{"a":{"type":"string"}}`)
+	if s.Validate([]byte(`["x"]`)) != nil || s.Validate([]byte(`[1]`)) == nil {
+		t.Error("the root replaced a definition")
+	}
 }
 
 func TestHostileDocumentsAreRefusedQuickly(t *testing.T) {
