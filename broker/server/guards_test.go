@@ -279,22 +279,18 @@ func TestPasswordsAndPayloadsAreNotLogged(t *testing.T) {
 	s := start(t, anonymous(), server.Options{Logger: logger,
 		Intake: func(context.Context, server.Message) error { return fmt.Errorf("not now") }})
 	c := dial(t, s)
-	login := frame(0x10, str("MQTT"), []byte{5, 0xc2, 0, 60, 0}, str("olga"), str("olga"), str("s3cret-word"))
-	c.send(login)
+	hello := frame(0x10, str("MQTT"), []byte{5, 0xc2, 0, 60, 0}, str("olga"), str("olga"), str("s3cret-word"))
+	c.send(hello)
 	c.read()
 	c.send(frame(0x30, str(root+"/req/olga/run"), []byte{0}, []byte("s3cret-payload")))
 	c.send(frame(0x32, str(root+"/req/bob/run"), []byte{0, 1, 0}, []byte("s3cret-payload")))
 	c.read()
-	c.send(login) // a second CONNECT
+	c.send(hello) // a second CONNECT
 	c.closed()
-	connect(t, s, login0("oscar", "s3cret-word"))
+	connect(t, s, login{user: "oscar", password: "s3cret-word", id: "oscar", clean: true})
 	if got := log.String(); strings.Contains(got, "s3cret") || !strings.Contains(got, "intake did not take") {
 		t.Errorf("log: %s", got)
 	}
-}
-
-func login0(user, password string) login {
-	return login{user: user, password: password, id: user, clean: true}
 }
 
 type lockedBuffer struct {

@@ -30,7 +30,7 @@ func (h *hook) Provides(b byte) bool {
 
 // safely runs f and logs a panic instead of passing it on; ok is false then.
 func (h *hook) safely(what string, f func()) (ok bool) {
-	err, panicked := recovered(func() error { f(); return nil })
+	panicked, err := recovered(func() error { f(); return nil })
 	if panicked {
 		h.s.log.Error("a broker hook panicked", "hook", what, "error", err)
 	}

@@ -43,7 +43,7 @@ func peerOf(cl *mqtt.Client) *peer {
 // whatever the library did.
 func (s *Server) handle(c *guard.Conn, establish func(net.Conn) error) {
 	p := &peer{Conn: c, session: s.nextSession()}
-	err, panicked := recovered(func() error { return establish(p) })
+	panicked, err := recovered(func() error { return establish(p) })
 	if panicked {
 		s.log.Error("a connection's goroutine panicked", "error", err, "remote", c.RemoteAddr().String())
 	}
@@ -64,13 +64,13 @@ func (s *Server) nextSession() string {
 }
 
 // recovered runs f and turns a panic into an error with its stack.
-func recovered(f func() error) (err error, panicked bool) {
+func recovered(f func() error) (panicked bool, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err, panicked = fmt.Errorf("panic: %v\n%s", r, debug.Stack()), true
+			panicked, err = true, fmt.Errorf("panic: %v\n%s", r, debug.Stack())
 		}
 	}()
-	return f(), false
+	return false, f()
 }
 
 // forget removes what the library leaves of a session that is over: it skips
@@ -114,7 +114,7 @@ func (s *Server) report(p *peer, session string, online bool) {
 	if s.opts.Session == nil || p.identity.Role != access.RoleTerminal {
 		return
 	}
-	err, panicked := recovered(func() error {
+	panicked, err := recovered(func() error {
 		s.opts.Session(Session{
 			StoreID: p.identity.Store, TerminalID: p.identity.Terminal,
 			SessionID: session, Online: online, At: time.Now(),

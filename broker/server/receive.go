@@ -23,7 +23,7 @@ func (s *Server) receive(p *peer, pk packets.Packet) (packets.Packet, error) {
 
 // takeIn hands a message to headquarters and returns once that has it.
 func (s *Server) takeIn(p *peer, pk packets.Packet) error {
-	err, panicked := recovered(func() error {
+	panicked, err := recovered(func() error {
 		return s.opts.Intake(s.ctx, Message{
 			Topic: pk.TopicName, Payload: pk.Payload, Retained: pk.FixedHeader.Retain,
 			ResponseTopic: pk.Properties.ResponseTopic, CorrelationData: pk.Properties.CorrelationData,

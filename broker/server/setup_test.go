@@ -40,7 +40,7 @@ func start(t *testing.T, cfg server.Config, opts server.Options) *server.Server 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), wait)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), wait)
 		defer cancel()
 		if err := s.Stop(ctx); err != nil {
 			t.Error(err)
@@ -72,9 +72,8 @@ type login struct {
 	willDelay          uint32
 }
 
-func as(user string) login { return login{user: user, id: clientID(user), clean: true} }
-
-func clientID(user string) string { return user }
+// as logs a user or terminal in under a client id of the same name.
+func as(user string) login { return login{user: user, id: user, clean: true} }
 
 // connect logs in and fails the test when that is refused.
 func connect(t *testing.T, s *server.Server, l login) *client {
@@ -161,7 +160,7 @@ func (c *client) next() *paho.Publish {
 	return receive(c.t, c.received)
 }
 
-// silent fails when a message has arrived before the one that is sent now.
+// receive fails the test when nothing comes in time.
 func receive[T any](t *testing.T, ch <-chan T) T {
 	t.Helper()
 	select {

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
@@ -9,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"crypto/tls"
 	"github.com/gorilla/websocket"
 	"github.com/mochi-mqtt/server/v2/listeners"
 )

@@ -113,7 +113,8 @@ func TestLoadNamesFileLineAndKey(t *testing.T) {
 }
 
 func TestHashesDiffer(t *testing.T) {
-	if hash(t, "wonderland") == hash(t, "wonderland") {
+	first, second := hash(t, "wonderland"), hash(t, "wonderland")
+	if first == second {
 		t.Error("two hashes of one password are equal: no salt")
 	}
 }
