@@ -87,5 +87,6 @@ func (s *stage) startAgent(ctx context.Context, one shop) error {
 
 // commandLine is the order for those who have no mosquitto_pub.
 func (s *stage) commandLine() []string {
-	return strings.Fields(fmt.Sprintf("run collect_log --stores all --input date=yesterday --barrier %s", barrier))
+	return strings.Fields(fmt.Sprintf("run collect_log --broker mqtt://%s --user %s --stores all --input date=yesterday --barrier %s",
+		s.address, technician, barrier))
 }

@@ -44,13 +44,19 @@ func run(ctx context.Context, out io.Writer) int {
 		_, _ = fmt.Fprintln(out, "demo: cannot find the work folder:", err)
 		return 1
 	}
-	s := &stage{out: out, work: work, began: time.Now(), shops: shops(), known: map[string]facts{}}
+	s := &stage{out: out, work: work, began: time.Now(), shops: shops(), known: map[string]facts{}, happens: make(chan news, 1)}
 	found, err := s.play(ctx)
 	if err != nil {
 		found.add("%v", err)
 	}
 	s.family.stop()
 	if len(found) == 0 {
+		s.say("Looked at, besides the tables:")
+		for _, text := range s.looked {
+			s.note("%s", text)
+		}
+		s.say("Reports: %s   logs: %s   the stores' files: %s",
+			s.short(s.path("reports")), s.short(s.path("logs")), s.short(s.path("stores")))
 		s.say("Everything is as it should be. (%.0f s)", time.Since(s.began).Seconds())
 		return 0
 	}
@@ -58,6 +64,6 @@ func run(ctx context.Context, out io.Writer) int {
 	for _, finding := range found {
 		_, _ = fmt.Fprintln(out, "  -", finding)
 	}
-	s.say("Logs of every program: %s", s.path("logs"))
+	s.say("Logs of every program: %s", s.short(s.path("logs")))
 	return 1
 }

@@ -91,7 +91,7 @@ func printTable(out io.Writer, rows [][]string) {
 			for j, w := range widths {
 				rules[j] = strings.Repeat("-", w)
 			}
-			_, _ = fmt.Fprintln(out, "  "+pad(rules, widths))
+			_, _ = fmt.Fprintln(out, "  "+strings.TrimRight(pad(rules, widths), " "))
 		}
 	}
 }

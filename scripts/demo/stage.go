@@ -34,10 +34,20 @@ type stage struct {
 	family  family
 	address string // of the broker
 	last    string // the last line of progress
+	happens chan news
+	looked  []string // what was checked besides the tables
 }
 
 func (s *stage) path(parts ...string) string {
 	return filepath.Join(append([]string{s.work}, parts...)...)
+}
+
+// short is a path as seen from the checkout.
+func (s *stage) short(path string) string {
+	if relative, err := filepath.Rel(filepath.Dir(s.work), path); err == nil {
+		return relative
+	}
+	return path
 }
 
 func (s *stage) say(format string, args ...any) {
@@ -78,9 +88,10 @@ func (s *stage) play(ctx context.Context) (findings, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.crash(ctx); err != nil {
-		return nil, err
-	}
+	go func() {
+		text, err := s.crash(ctx)
+		s.happens <- news{text, err}
+	}()
 	first, found, err := s.revision(ctx, w, runID, 1, barrier+10*time.Second)
 	if err != nil {
 		return found, err
@@ -225,19 +236,22 @@ func quoted(args []string) string {
 	return strings.Join(out, " ")
 }
 
+// timed prints a line with the seconds that have passed.
+func (s *stage) timed(text string) { s.note("%5.1f s  %s", time.Since(s.began).Seconds(), text) }
+
 // progress prints a state when it says something new.
 func (s *stage) progress(state protocol.RunStateReport) {
 	text := fmt.Sprintf("online %2d | waiting %2d | running %2d | succeeded %2d | failed %d | pending %2d",
 		state.Online, state.Waiting, state.Tasks[task.Running], state.Tasks[task.Succeeded], state.Tasks[task.Failed], state.Tasks[task.Pending])
 	if text != s.last {
-		s.note("%5.1f s  %s", time.Since(s.began).Seconds(), text)
+		s.timed(text)
 		s.last = text
 	}
 }
 
 // revision waits for a revision, prints it and checks it.
 func (s *stage) revision(ctx context.Context, w *watcher, runID string, revision int, within time.Duration) (protocol.Summary, findings, error) {
-	summary, err := w.summary(ctx, runID, revision, within, s.progress)
+	summary, err := w.summary(ctx, runID, revision, within, s.progress, s.happens, s.timed)
 	if err != nil {
 		return summary, nil, err
 	}
@@ -247,7 +261,7 @@ func (s *stage) revision(ctx context.Context, w *watcher, runID string, revision
 	}
 	s.say("Roll-call, revision %d (%s):", report.Revision, report.RevisionWhy)
 	printRollCall(s.out, report)
-	s.note("%s", path)
+	s.note("%s", s.short(path))
 	found := checkReport(report, s.shops, s.known)
 	return summary, append(found, checkFiles(s.path("reports"), summary)...), nil
 }

@@ -119,16 +119,30 @@ func (w *watcher) reply(ctx context.Context, limit time.Duration) (protocol.Repl
 	}
 }
 
-// summary waits for a revision of the run and tells of each change meanwhile.
-func (w *watcher) summary(ctx context.Context, runID string, revision int, limit time.Duration, tell func(protocol.RunStateReport)) (protocol.Summary, error) {
+// news is what happens beside the messages: a line to tell, or what went wrong.
+type news struct {
+	text string
+	err  error
+}
+
+// summary waits for a revision of the run and tells of each change, and of the
+// news, meanwhile.
+func (w *watcher) summary(ctx context.Context, runID string, revision int, limit time.Duration,
+	changed func(protocol.RunStateReport), happens <-chan news, told func(string),
+) (protocol.Summary, error) {
 	timeout := time.NewTimer(limit)
 	defer timeout.Stop()
 	for {
 		select {
 		case state := <-w.states:
 			if state.RunID == runID {
-				tell(state)
+				changed(state)
 			}
+		case n := <-happens:
+			if n.err != nil {
+				return protocol.Summary{}, n.err
+			}
+			told(n.text)
 		case summary := <-w.summaries:
 			if summary.RunID == runID && summary.Revision >= revision {
 				return summary, nil
