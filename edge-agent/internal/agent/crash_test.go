@@ -190,14 +190,14 @@ func TestKilledAgentRunsOnceAndAnswersOnce(t *testing.T) {
 		marks   []string
 	}{
 		"intent": {protocol.AnswerFailed, nil}, // journalled, not started
-		"middle": {protocol.AnswerFailed, []string{"t1/1"}},
-		"effect": {protocol.AnswerFailed, []string{"t1/1"}}, // done, result not stored
-		"outbox": {protocol.AnswerSucceeded, []string{"t1/1"}},
-		"sent":   {protocol.AnswerSucceeded, []string{"t1/1"}},
+		"middle": {protocol.AnswerFailed, []string{"middle/1"}},
+		"effect": {protocol.AnswerFailed, []string{"effect/1"}}, // done, result not stored
+		"outbox": {protocol.AnswerSucceeded, []string{"outbox/1"}},
+		"sent":   {protocol.AnswerSucceeded, []string{"sent/1"}},
 	} {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
-			hq := newRealHQ(t)
+			hq := newRealHQ(t, point) // the task is named as the point
 			folder := t.TempDir()
 			first := hq.boot(folder, point)
 			if err := first.Wait(); err == nil {
@@ -238,12 +238,13 @@ type realHQ struct {
 	broker  *server.Server
 	topics  protocol.Topics
 	results chan protocol.Result
+	taskID  string
 	// receipts are given from when this is set.
 	receipts atomic.Bool
 }
 
-func newRealHQ(t *testing.T) *realHQ {
-	hq := &realHQ{t: t, topics: topics(t), results: make(chan protocol.Result, 100)}
+func newRealHQ(t *testing.T, taskID string) *realHQ {
+	hq := &realHQ{t: t, taskID: taskID, topics: topics(t), results: make(chan protocol.Result, 100)}
 	var err error
 	hq.broker, err = server.New(server.Config{Listeners: server.Listeners{TCP: server.ListenerConfig{Address: "127.0.0.1:0"}},
 		Anonymous: true}, server.Options{Intake: hq.intake, ManagedPresence: true, Logger: slog.New(slog.DiscardHandler)})
@@ -261,8 +262,8 @@ func newRealHQ(t *testing.T) *realHQ {
 		}
 	})
 	now := time.Now()
-	hq.publish(hq.topics.Offer(storeID, "t1"), true, protocol.Offer{Meta: meta(), TypeVersion: 1, Attempts: 1,
-		QueueDeadline: now.Add(time.Hour).UnixMilli(), Record: protocol.Record{TaskID: "t1", ParentID: "run1", StoreID: storeID,
+	hq.publish(hq.topics.Offer(storeID, taskID), true, protocol.Offer{Meta: meta(), TypeVersion: 1, Attempts: 1,
+		QueueDeadline: now.Add(time.Hour).UnixMilli(), Record: protocol.Record{TaskID: taskID, ParentID: "run1", StoreID: storeID,
 			Type: "count", Input: json.RawMessage(`{}`), Deadline: now.Add(time.Minute).UnixMilli()}})
 	return hq
 }
@@ -296,14 +297,14 @@ func (hq *realHQ) intake(_ context.Context, m server.Message) error {
 	case protocol.KindHello:
 		hello := decode[protocol.Hello](hq.t, m.Payload)
 		hq.order(protocol.Order{Order: protocol.OrderSync, HelloID: hello.ID, ServerTimeMs: time.Now().UnixMilli(),
-			Open: []protocol.SyncTask{pending("t1")}})
+			Open: []protocol.SyncTask{pending(hq.taskID)}})
 	case protocol.KindClaim:
-		hq.order(protocol.Order{Order: protocol.OrderGrant, TaskID: "t1", Attempt: 1, LeaseMs: 30_000, RunTimeoutMs: 30_000})
+		hq.order(protocol.Order{Order: protocol.OrderGrant, TaskID: hq.taskID, Attempt: 1, LeaseMs: 30_000, RunTimeoutMs: 30_000})
 	case protocol.KindResult:
 		r := decode[protocol.Result](hq.t, m.Payload)
 		hq.results <- r
 		if accepted := true; hq.receipts.Load() {
-			hq.order(protocol.Order{Order: protocol.OrderReceipt, TaskID: "t1", Attempt: 1, SHA256: r.SHA256, Accepted: &accepted})
+			hq.order(protocol.Order{Order: protocol.OrderReceipt, TaskID: hq.taskID, Attempt: 1, SHA256: r.SHA256, Accepted: &accepted})
 		}
 	default:
 	}

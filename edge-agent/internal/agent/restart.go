@@ -52,7 +52,7 @@ func (a *Agent) restore(now time.Time) error {
 }
 
 func (a *Agent) interrupted(w *work, e journal.Entry, now time.Time) {
-	order := executor.Order{TaskID: e.TaskID, Attempt: e.Attempt}
+	order := executor.Order{TaskID: e.TaskID, Attempt: e.Attempt, StoreID: a.cfg.StoreID, TerminalID: a.cfg.TerminalID}
 	killed := executor.KillLeftovers(order)
 	a.log.Warn("attempt was cut off, answered as interrupted", "task_id", e.TaskID, "attempt", e.Attempt, "killed", killed)
 	answer := failed(e.TaskID, e.Attempt, protocol.Failure{Code: protocol.CodeInterrupted,

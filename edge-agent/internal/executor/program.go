@@ -61,8 +61,7 @@ func (p Program) Run(ctx context.Context, order Order) (Output, error) {
 	cmd.Dir = p.Dir
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(order.Input), stdout, stderr
 	cmd.Env = append(os.Environ(), marks(order)...)
-	cmd.Env = append(cmd.Env, EnvStore+"="+order.StoreID, EnvTerminal+"="+order.TerminalID,
-		EnvScheduled+"="+order.ScheduledFor.Format(time.RFC3339Nano))
+	cmd.Env = append(cmd.Env, EnvScheduled+"="+order.ScheduledFor.Format(time.RFC3339Nano))
 	cmd.WaitDelay = pipeGrace
 	if err := ctx.Err(); err != nil {
 		return Output{}, context.Cause(ctx)
@@ -91,9 +90,11 @@ func (p Program) Run(ctx context.Context, order Order) (Output, error) {
 	return out, nil
 }
 
-// marks are the variables by which processes of one attempt are found again.
+// marks are the variables by which the processes of one attempt are found
+// again; a machine may run several terminals.
 func marks(order Order) []string {
-	return []string{EnvTask + "=" + order.TaskID, EnvAttempt + "=" + strconv.Itoa(order.Attempt)}
+	return []string{EnvTask + "=" + order.TaskID, EnvAttempt + "=" + strconv.Itoa(order.Attempt),
+		EnvStore + "=" + order.StoreID, EnvTerminal + "=" + order.TerminalID}
 }
 
 // waitTree waits for the program. When ctx ends it asks the whole tree to end,
