@@ -270,6 +270,24 @@ func TestRevisionWithoutSnapshotClaimsNothing(t *testing.T) {
 	}
 }
 
+func TestRevisionClaimsNoMoreThanTheOldestSnapshotSaw(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.create(1)
+	b.grant(0, t0)
+	rows := b.judged(b.barrier(at(2 * time.Minute)))
+	b.settle(success(0, 1, `{}`), at(3*time.Minute))
+	b.judged(b.snapshot()) // somebody looks, and sees it
+	b.revise(1, rows)
+	if n := b.lateChanges(); n != 1 {
+		t.Errorf("%d late changes: revision 1 claims what its snapshot did not see", n)
+	}
+	b.revise(2, b.judged(b.snapshot()))
+	if n := b.lateChanges(); n != 0 {
+		t.Errorf("%d late changes after revision 2", n)
+	}
+}
+
 func TestRefusedRevisions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

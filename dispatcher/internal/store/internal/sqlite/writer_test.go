@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 
 	"muster/dispatcher/internal/store/internal/sqlite"
 )
@@ -61,46 +62,32 @@ func words(t *testing.T, q sqlite.Querier) []string {
 	return found
 }
 
-// together makes the operations share one group: the writer is kept busy by an
-// operation that ends when all of them wait. It returns each one's error.
+// together makes the operations share one group: the writer is kept busy until
+// all of them wait. It returns each one's error. The test runs in a synctest
+// bubble, which knows when they do.
 func together(t *testing.T, db *sqlite.DB, ops ...sqlite.Op) []error {
 	t.Helper()
-	busy, release := make(chan struct{}), make(chan struct{})
+	release := make(chan struct{})
 	errs := make([]error, len(ops))
-	var wg, ready sync.WaitGroup
+	var wg sync.WaitGroup
 	wg.Go(func() {
 		// Committed runs in the writer, so it holds the next group back.
-		err := db.Write(t.Context(), sqlite.Op{Run: func(*sqlite.Tx) error { return nil }, Committed: func() {
-			close(busy)
-			<-release
-		}})
+		err := db.Write(t.Context(), sqlite.Op{
+			Run:       func(*sqlite.Tx) error { return nil },
+			Committed: func() { <-release },
+		})
 		if err != nil {
 			t.Error(err)
 		}
 	})
-	<-busy
+	synctest.Wait()
 	for i, op := range ops {
-		ready.Add(1)
-		wg.Go(func() {
-			errs[i] = db.Write(announcing{t.Context(), sync.OnceFunc(ready.Done)}, op)
-		})
+		wg.Go(func() { errs[i] = db.Write(t.Context(), op) })
 	}
-	ready.Wait()
+	synctest.Wait()
 	close(release)
 	wg.Wait()
 	return errs
-}
-
-// announcing is a context that tells when it is first waited on: its owner is
-// about to block.
-type announcing struct {
-	context.Context //nolint:containedctx // it is a context
-	waited          func()
-}
-
-func (a announcing) Done() <-chan struct{} {
-	a.waited()
-	return a.Context.Done()
 }
 
 func TestPoisonedOperationFailsAlone(t *testing.T) {
@@ -126,76 +113,82 @@ func TestPoisonedOperationFailsAlone(t *testing.T) {
 	for name, poison := range poisons {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db := setup(t)
-			var ops []sqlite.Op
-			var mu sync.Mutex
-			told := 0
-			for i := range 20 {
-				run := insert(fmt.Sprint("w", i))
-				if i == 11 {
-					run = poison
-				}
-				ops = append(ops, sqlite.Op{Run: run, Committed: func() {
-					mu.Lock()
-					defer mu.Unlock()
-					told++
-				}})
-			}
-			for i, err := range together(t, db, ops...) {
-				if (err != nil) != (i == 11) {
-					t.Errorf("operation %d: %v", i, err)
-				}
-			}
-			if err := db.Write(t.Context(), sqlite.Op{Run: insert("after")}); err != nil {
-				t.Error(err)
-			}
-			got := words(t, db.Readers())
-			if len(got) != 20 || slices.Contains(got, "half") {
-				t.Errorf("stored %v", got)
-			}
+			synctest.Test(t, func(t *testing.T) { poisoned(t, poison) })
+		})
+	}
+}
+
+func poisoned(t *testing.T, poison func(*sqlite.Tx) error) {
+	db := setup(t)
+	var ops []sqlite.Op
+	var mu sync.Mutex
+	told := 0
+	for i := range 20 {
+		run := insert(fmt.Sprint("w", i))
+		if i == 11 {
+			run = poison
+		}
+		ops = append(ops, sqlite.Op{Run: run, Committed: func() {
 			mu.Lock()
 			defer mu.Unlock()
-			if told != 19 {
-				t.Errorf("%d were told of their commit, want 19", told)
-			}
-		})
+			told++
+		}})
+	}
+	for i, err := range together(t, db, ops...) {
+		if (err != nil) != (i == 11) {
+			t.Errorf("operation %d: %v", i, err)
+		}
+	}
+	if err := db.Write(t.Context(), sqlite.Op{Run: insert("after")}); err != nil {
+		t.Error(err)
+	}
+	got := words(t, db.Readers())
+	if len(got) != 20 || slices.Contains(got, "half") {
+		t.Errorf("stored %v", got)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if told != 19 {
+		t.Errorf("%d were told of their commit, want 19", told)
 	}
 }
 
 func TestGroupSharesOneCommitAndIsToldInOrder(t *testing.T) {
 	t.Parallel()
-	db := setup(t)
-	var inside, told []string
-	var ops []sqlite.Op
-	for i := range 50 {
-		word := fmt.Sprint("w", i)
-		ops = append(ops, sqlite.Op{
-			Run: func(tx *sqlite.Tx) error {
-				if len(words(t, db.Readers())) != 0 {
-					t.Error("a part of the group is committed already")
-				}
-				inside = append(inside, word)
-				return insert(word)(tx)
-			},
-			Committed: func() {
-				if n := len(words(t, db.Readers())); n != 50 {
-					t.Errorf("told before the commit: %d rows", n)
-				}
-				told = append(told, word)
-			},
-		})
-	}
-	for _, err := range together(t, db, ops...) {
-		if err != nil {
-			t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		db := setup(t)
+		var inside, told []string
+		var ops []sqlite.Op
+		for i := range 50 {
+			word := fmt.Sprint("w", i)
+			ops = append(ops, sqlite.Op{
+				Run: func(tx *sqlite.Tx) error {
+					if len(words(t, db.Readers())) != 0 {
+						t.Error("a part of the group is committed already")
+					}
+					inside = append(inside, word)
+					return insert(word)(tx)
+				},
+				Committed: func() {
+					if n := len(words(t, db.Readers())); n != 50 {
+						t.Errorf("told before the commit: %d rows", n)
+					}
+					told = append(told, word)
+				},
+			})
 		}
-	}
-	if err := db.Close(); err != nil { // everything is told once Close returns
-		t.Fatal(err)
-	}
-	if len(told) != 50 || !slices.Equal(inside, told) {
-		t.Errorf("committed %v, told %v", inside, told)
-	}
+		for _, err := range together(t, db, ops...) {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		if err := db.Close(); err != nil { // everything is told once Close returns
+			t.Fatal(err)
+		}
+		if len(told) != 50 || !slices.Equal(inside, told) {
+			t.Errorf("committed %v, told %v", inside, told)
+		}
+	})
 }
 
 func TestCallerThatLeavesCutsNothing(t *testing.T) {
@@ -237,62 +230,67 @@ func TestCallerThatLeavesCutsNothing(t *testing.T) {
 
 func TestCancelledOperationOfAGroupIsLeftOut(t *testing.T) {
 	t.Parallel()
-	db := setup(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	errs := together(t, db,
-		sqlite.Op{Run: insert("a")},
-		sqlite.Op{Run: func(tx *sqlite.Tx) error { cancel(); return insert("b")(tx) }},
-		sqlite.Op{Run: func(tx *sqlite.Tx) error {
-			// Whoever runs last in the group sees the cancelled context of none
-			// of its neighbours.
-			return insert("c")(tx)
-		}},
-	)
-	if err := errors.Join(errs...); err != nil {
-		t.Error(err)
-	}
-	if err := db.Write(ctx, sqlite.Op{Run: insert("d")}); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	if got := words(t, db.Readers()); len(got) != 3 {
-		t.Errorf("stored %v", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		db := setup(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		left := make(chan error, 1)
+		errs := together(t, db,
+			sqlite.Op{Run: insert("a"), Committed: func() {
+				go func() { left <- db.Write(ctx, sqlite.Op{Run: insert("never")}) }()
+			}},
+			sqlite.Op{Run: insert("b"), Committed: cancel},
+			sqlite.Op{Run: insert("c")},
+		)
+		if err := errors.Join(append(errs, db.Write(t.Context(), sqlite.Op{Run: insert("d")}))...); err != nil {
+			t.Error(err)
+		}
+		if err := <-left; !errors.Is(err, context.Canceled) {
+			t.Errorf("the caller that left was told %v", err)
+		}
+		got := words(t, db.Readers())
+		slices.Sort(got)
+		if !slices.Equal(got, []string{"a", "b", "c", "d"}) {
+			t.Errorf("stored %v", got)
+		}
+	})
 }
 
 func TestPinnedViewEndsItsGroup(t *testing.T) {
 	t.Parallel()
-	db := setup(t)
-	view, err := db.View(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var ops []sqlite.Op
-	for i := range 10 {
-		ops = append(ops, sqlite.Op{Run: insert(fmt.Sprint("w", i))})
-	}
-	ops = append(ops, sqlite.Op{Run: insert("mark"), Pin: view.Pin})
-	for i := range 10 {
-		ops = append(ops, sqlite.Op{Run: insert(fmt.Sprint("x", i))})
-	}
-	for _, err := range together(t, db, ops...) {
+	synctest.Test(t, func(t *testing.T) {
+		db := setup(t)
+		view, err := db.View(t.Context())
 		if err != nil {
-			t.Error(err)
+			t.Fatal(err)
 		}
-	}
-	all := words(t, db.Readers())
-	seen := words(t, view)
-	if len(all) != 21 {
-		t.Errorf("%d rows", len(all))
-	}
-	if seen[len(seen)-1] != "mark" || !slices.Equal(seen, all[:len(seen)]) {
-		t.Errorf("the view sees %v of %v", seen, all)
-	}
-	for range 2 {
-		if err := view.Close(); err != nil {
-			t.Error(err)
+		var ops []sqlite.Op
+		for i := range 10 {
+			ops = append(ops, sqlite.Op{Run: insert(fmt.Sprint("w", i))})
 		}
-	}
+		ops = append(ops, sqlite.Op{Run: insert("mark"), Pin: view.Pin})
+		for i := range 10 {
+			ops = append(ops, sqlite.Op{Run: insert(fmt.Sprint("x", i))})
+		}
+		for _, err := range together(t, db, ops...) {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		all := words(t, db.Readers())
+		seen := words(t, view)
+		if len(all) != 21 {
+			t.Errorf("%d rows", len(all))
+		}
+		if seen[len(seen)-1] != "mark" || !slices.Equal(seen, all[:len(seen)]) {
+			t.Errorf("the view sees %v of %v", seen, all)
+		}
+		for range 2 {
+			if err := view.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }
 
 func TestPinThatFailsKeepsTheCommit(t *testing.T) {
