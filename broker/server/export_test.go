@@ -14,6 +14,13 @@ func (s *Server) PanicOnTopic(topic string) error {
 // Subscriptions is how many the library counts.
 func (s *Server) Subscriptions() int64 { return s.broker.Info.Clone().Subscriptions }
 
+// SeatsTaken is how many client ids are held by connections.
+func (s *Server) SeatsTaken() int {
+	s.seats.mu.Lock()
+	defer s.seats.mu.Unlock()
+	return len(s.seats.byID)
+}
+
 // Known reports whether the library knows a client id.
 func (s *Server) Known(id string) bool {
 	_, ok := s.broker.Clients.Get(id)

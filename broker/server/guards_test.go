@@ -168,13 +168,7 @@ func TestStuckReaderHoldsUpNobody(t *testing.T) {
 	if slowest > time.Second {
 		t.Errorf("a publisher waited %v for a reader that is stuck", slowest)
 	}
-	deadline := time.Now().Add(wait)
-	for s.Connected() != 1 {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d connected: the stuck reader is kept", s.Connected())
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	eventually(t, "the stuck reader is closed", func() bool { return s.Connected() == 1 })
 }
 
 func TestReceiveMaximumIsNeutralised(t *testing.T) {

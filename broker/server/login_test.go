@@ -165,7 +165,7 @@ func TestTakeoverByAnotherIdentityIsRefused(t *testing.T) {
 		t.Errorf("the owner was disturbed: 0x%02x", code)
 	}
 	_ = owner.Disconnect(&paho.Disconnect{})
-	receive(t, owner.Done())
+	eventually(t, "the owner's connection is over", func() bool { return s.SeatsTaken() == 0 })
 	if _, ack, err := tryConnect(t, s, login{user: "mallory", id: "shared"}); err == nil || ack.ReasonCode != 0x85 {
 		t.Errorf("sleeping session: %+v %v", ack, err)
 	}

@@ -23,13 +23,7 @@ func TestExpiredSessionLeavesNothing(t *testing.T) {
 	c.subscribe(root + "/runs/#")
 	forever := uint32(1<<32 - 1)
 	_ = c.Disconnect(&paho.Disconnect{Properties: &paho.DisconnectProperties{SessionExpiryInterval: &forever}})
-	deadline := time.Now().Add(wait)
-	for s.Known("olga") || s.Subscriptions() != 0 {
-		if time.Now().After(deadline) {
-			t.Fatalf("known %v, %d subscriptions", s.Known("olga"), s.Subscriptions())
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	eventually(t, "the session is forgotten", func() bool { return !s.Known("olga") && s.Subscriptions() == 0 })
 }
 
 // TestReplayWaitsForAcknowledgementsAndSkipsWhatIsWithdrawn holds back the

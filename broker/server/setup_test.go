@@ -171,3 +171,13 @@ func receive[T any](t *testing.T, ch <-chan T) T {
 		panic("unreachable")
 	}
 }
+
+// eventually polls for what a background goroutine of the library does.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(wait); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
