@@ -68,7 +68,7 @@ func skipFolder(name string) error {
 		return fs.SkipDir
 	}
 	switch name {
-	case "bin", "demo", "reports", "muster-data", "scripts/tools":
+	case "bin", "demo", "reports", "muster-data", "edge-agent-data", "scripts/tools":
 		return fs.SkipDir
 	}
 	return nil
