@@ -44,19 +44,21 @@ func TestReplacePlaces(t *testing.T) {
 	}
 }
 
+func seconds(n int) time.Time { return at(time.Duration(n) * time.Second) }
+
 func TestStalePresenceNeverWins(t *testing.T) {
 	t.Parallel()
 	type word struct {
 		online  bool
 		session string
-		since   time.Duration
+		since   int // seconds
 		applied bool
 	}
 	tests := []struct {
 		name   string
 		words  []word
 		online bool
-		since  time.Duration
+		since  int
 	}{
 		{"on, off", []word{{true, "A", 1, true}, {false, "A", 2, true}}, false, 2},
 		{"off of an unknown terminal", []word{{false, "A", 1, false}}, false, 0},
@@ -74,7 +76,7 @@ func TestStalePresenceNeverWins(t *testing.T) {
 			b := setup(t)
 			for i, w := range tt.words {
 				applied, err := b.SetPresence(t.Context(), store.Terminal{StoreID: "S", TerminalID: "pos1", Online: w.online,
-					SessionID: w.session, Since: at(w.since * time.Second)})
+					SessionID: w.session, Since: seconds(w.since)})
 				if err != nil || applied != w.applied {
 					t.Errorf("word %d: applied %t, %v", i, applied, err)
 				}
@@ -89,7 +91,7 @@ func TestStalePresenceNeverWins(t *testing.T) {
 				}
 				return
 			}
-			if terminals[0].Online != tt.online || terminals[0].Since != at(tt.since*time.Second) {
+			if terminals[0].Online != tt.online || terminals[0].Since != seconds(tt.since) {
 				t.Errorf("%+v", terminals[0])
 			}
 		})

@@ -329,13 +329,16 @@ func TestRowsAreGivenBackWhateverHappens(t *testing.T) {
 	}
 	scan := func(row sqlite.Row) (w string, err error) { return w, row.Scan(&w) }
 	const query = "SELECT word FROM words"
-	for range sqlite.Stream(t.Context(), db.Streams(), scan, query) {
+	for _, err := range sqlite.Stream(t.Context(), db.Streams(), scan, query) {
+		if err != nil {
+			t.Error(err)
+		}
 		break
 	}
 	func() {
 		defer func() { _ = recover() }()
-		for range sqlite.Stream(t.Context(), db.Streams(), scan, query) {
-			panic("in the loop")
+		for _, err := range sqlite.Stream(t.Context(), db.Streams(), scan, query) {
+			panic(fmt.Sprint("in the loop", err))
 		}
 	}()
 	_, err := sqlite.List(t.Context(), db.Readers(), func(sqlite.Row) (int, error) { return 0, errors.New("bad row") }, query)
