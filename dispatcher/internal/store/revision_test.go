@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -186,6 +187,20 @@ func TestSnapshotStandsStillWhileWritesGoOn(t *testing.T) {
 	b.revise(1, rows)
 	if late := b.lateChanges(); first+late != 100 {
 		t.Errorf("after revision 1: %d in the snapshot and %d late of 100", first, late)
+	}
+}
+
+func TestCandidatesStream(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	plan, err := b.CandidatesPlan(t.Context())
+	if err != nil || !strings.HasPrefix(plan, "SEARCH") || !strings.HasSuffix(plan, "TEMP B-TREE FOR ORDER BY") {
+		t.Fatalf("%s, %v", plan, err)
+	}
+	// One sort is of a store's terminals; a second would gather the whole run
+	// in memory before the first row.
+	if n := strings.Count(plan, "FOR ORDER BY"); n != 1 {
+		t.Errorf("%d sorts:\n%s", n, plan)
 	}
 }
 

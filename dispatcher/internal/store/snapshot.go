@@ -81,11 +81,11 @@ const selectCandidates = `SELECT t.store_id, t.name, t.time_zone, t.labels, ` + 
 	(SELECT max(x.last_seen_at) FROM terminals x WHERE x.store_id = t.store_id),
 	(SELECT x.clock_skew_ms FROM terminals x WHERE x.store_id = t.store_id AND x.clock_skew_ms IS NOT NULL
 		ORDER BY x.terminal_id = k.holder_id DESC, x.last_seen_at DESC LIMIT 1)
-	FROM run_targets t
-	JOIN runs r ON r.run_id = t.run_id
-	JOIN tasks k ON k.run_id = t.run_id AND k.store_id = t.store_id
+	FROM tasks k
+	JOIN runs r ON r.run_id = k.run_id
+	JOIN run_targets t ON t.run_id = k.run_id AND t.store_id = k.store_id
 	LEFT JOIN attempts a ON a.task_id = k.task_id AND a.attempt = k.attempt
-	WHERE t.run_id = ? ORDER BY t.store_id, k.task_id`
+	WHERE k.run_id = ? ORDER BY k.store_id, k.task_id`
 
 func scanCandidate(row sqlite.Row) (Candidate, error) {
 	var c Candidate
