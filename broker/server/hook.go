@@ -25,6 +25,7 @@ func (h *hook) Provides(b byte) bool {
 		mqtt.OnPacketRead, mqtt.OnConnect, mqtt.OnConnectAuthenticate, mqtt.OnSessionEstablished,
 		mqtt.OnACLCheck, mqtt.OnPublish, mqtt.OnPacketEncode, mqtt.OnWill, mqtt.OnWillSent,
 		mqtt.OnSubscribe, mqtt.OnSubscribed, mqtt.OnPacketProcessed, mqtt.OnClientExpired, mqtt.OnSysInfoTick,
+		mqtt.OnPublishDropped,
 	}, b)
 }
 
@@ -176,12 +177,18 @@ func (h *hook) OnSubscribed(cl *mqtt.Client, pk packets.Packet, codes []byte) {
 	h.safely("subscribed", func() { h.s.subscribed(peerOf(cl), pk, codes) })
 }
 
-// OnPacketProcessed sends retained messages: after the SUBACK, and more as the
-// client acknowledges.
+// OnPacketProcessed sends what waits for the client: retained messages after
+// the SUBACK, and more as it acknowledges.
 func (h *hook) OnPacketProcessed(cl *mqtt.Client, _ packets.Packet, err error) {
-	if p := peerOf(cl); p != nil && err == nil && len(p.replays) > 0 {
+	if p := peerOf(cl); p != nil && err == nil {
 		h.safely("replay", func() { h.s.resume(p) })
+		h.s.drain(p)
 	}
+}
+
+// OnPublishDropped keeps a message that found the client's queue full.
+func (h *hook) OnPublishDropped(cl *mqtt.Client, pk packets.Packet) {
+	h.safely("postpone", func() { h.s.postpone(cl, pk) })
 }
 
 // OnSysInfoTick frees retained messages that have expired.

@@ -31,6 +31,7 @@ type peer struct {
 	ids        packetIDs
 	existed    map[string]bool // filters of the SUBSCRIBE at hand that were subscribed before
 	replays    []replay
+	backlog    backlog
 }
 
 // peerOf returns the connection behind a client, nil for the inline one.

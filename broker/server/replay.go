@@ -93,7 +93,6 @@ func (s *Server) send(p *peer, sub packets.Subscription, m *retained) error {
 		FixedHeader: packets.FixedHeader{Type: packets.Publish, Retain: true, Qos: min(m.Extra.qos, sub.Qos)},
 		TopicName:   m.Topic,
 		Payload:     m.Payload,
-		Created:     time.Now().Unix(),
 	}
 	if m.Extra.properties != nil {
 		pk.Properties = *m.Extra.properties
@@ -104,15 +103,5 @@ func (s *Server) send(p *peer, sub packets.Subscription, m *retained) error {
 	if sub.Identifier > 0 {
 		pk.Properties.SubscriptionIdentifier = []int{sub.Identifier}
 	}
-	if pk.FixedHeader.Qos > 0 {
-		id, err := p.client.NextPacketID()
-		if err != nil {
-			return err
-		}
-		pk.PacketID = uint16(id)
-		if p.client.State.Inflight.Set(pk) {
-			atomic.AddInt64(&s.broker.Info.Inflight, 1)
-		}
-	}
-	return p.client.WritePacket(pk)
+	return s.transmit(p, pk)
 }

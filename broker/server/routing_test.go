@@ -250,3 +250,36 @@ func BenchmarkPublishRetained(b *testing.B) {
 		}
 	}
 }
+
+// TestBurstLosesNothing publishes far more at once than the library queues for
+// a client.
+func TestBurstLosesNothing(t *testing.T) {
+	s := start(t, anonymous(), server.Options{})
+	const messages = 8_000
+	for name, qos := range map[string]byte{"QoS 0": 0, "QoS 1": 1, "shared": 1} {
+		t.Run(name, func(t *testing.T) {
+			filter := root + "/runs/#"
+			if name == "shared" {
+				filter = "$share/g/" + filter
+			}
+			c := connect(t, s, as("olga"))
+			if _, err := c.Subscribe(t.Context(), &paho.Subscribe{Subscriptions: []paho.SubscribeOptions{{Topic: filter, QoS: qos}}}); err != nil {
+				t.Fatal(err)
+			}
+			for n := range messages {
+				publish(t, s, fmt.Sprintf("%s/runs/r1/stores/%05d", root, n), "{}", false)
+			}
+			seen := map[string]bool{}
+			for range messages {
+				got := c.next()
+				seen[got.Topic] = true
+				if got.QoS != qos || got.Retain {
+					t.Fatalf("got %+v", got)
+				}
+			}
+			if len(seen) != messages {
+				t.Errorf("%d of %d", len(seen), messages)
+			}
+		})
+	}
+}
