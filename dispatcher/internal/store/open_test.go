@@ -311,7 +311,8 @@ func TestPathMayHoldWhatAddressesReserve(t *testing.T) {
 	b.open()
 	b.create(1)
 	b.close()
-	if _, err := os.Stat(b.path); err != nil {
-		t.Error(err)
+	info, err := os.Stat(b.path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
 	}
 }

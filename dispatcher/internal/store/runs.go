@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,7 +75,7 @@ func requested(ctx context.Context, tx *sqlite.Tx, req Request) (Created, error)
 func insertRun(tx *sqlite.Tx, run Run, places []Place, tasks []NewTask, req Request, now time.Time) error {
 	_, err := tx.Exec(`INSERT INTO runs (run_id, job, job_version, requested_by, reason, input, policy, columns,
 			targets, created_at, barrier_at, makeup_until) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		run.RunID, run.Job, run.JobVersion, run.RequestedBy, run.Reason, string(run.Input), sqlite.Document{Content: run.Policy},
+		run.RunID, run.Job, run.JobVersion, run.RequestedBy, run.Reason, cmp.Or(string(run.Input), "null"), sqlite.Document{Content: run.Policy},
 		sqlite.Document{Content: run.Columns}, run.Targets, sqlite.Millis(run.CreatedAt), sqlite.Millis(run.BarrierAt), sqlite.Millis(run.MakeupUntil))
 	if err != nil {
 		return err

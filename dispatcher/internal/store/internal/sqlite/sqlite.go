@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -39,7 +40,8 @@ const (
 	// maxStreams bounds the connections that long reads hold: pinned snapshots
 	// and iterators. They are apart from the readers so that a loop over a
 	// stream may read on without waiting for itself.
-	maxStreams = 16
+	maxStreams  = 16
+	idleStreams = 2 // kept open between uses
 )
 
 // Options says what to open. Migrations holds NNNN_name.sql files in its root,
@@ -82,7 +84,14 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 }
 
 func (db *DB) open(ctx context.Context, path string, o Options) error {
-	var err error
+	// Results are a store's own affair; the files beside it inherit the mode.
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err == nil {
+		err = file.Close()
+	}
+	if err != nil {
+		return err
+	}
 	db.writing, err = sql.Open("sqlite", address(path, url.Values{
 		"_txlock": {"immediate"},
 		"_pragma": {
@@ -107,8 +116,8 @@ func (db *DB) open(ctx context.Context, path string, o Options) error {
 	if readers < 1 {
 		readers = defaultReaders
 	}
-	if db.readers, err = openPool(path, readers); err == nil {
-		db.streams, err = openPool(path, maxStreams)
+	if db.readers, err = openPool(path, readers, readers); err == nil {
+		db.streams, err = openPool(path, maxStreams, idleStreams)
 	}
 	if err != nil {
 		return errors.Join(err, conn.Close())
@@ -154,7 +163,7 @@ type Pool struct {
 	stmts map[string]*sql.Stmt // by query text; the texts are constants
 }
 
-func openPool(path string, size int) (*Pool, error) {
+func openPool(path string, size, idle int) (*Pool, error) {
 	db, err := sql.Open("sqlite", address(path, url.Values{
 		"_pragma": {"busy_timeout(5000)", "query_only(1)"},
 	}))
@@ -162,7 +171,7 @@ func openPool(path string, size int) (*Pool, error) {
 		return nil, err
 	}
 	db.SetMaxOpenConns(size)
-	db.SetMaxIdleConns(min(size, defaultReaders))
+	db.SetMaxIdleConns(idle)
 	return &Pool{db: db, stmts: map[string]*sql.Stmt{}}, nil
 }
 

@@ -153,6 +153,37 @@ func poisoned(t *testing.T, poison func(*sqlite.Tx) error) {
 	}
 }
 
+func TestFullDiskFailsOneWriteAndTheNextGoesOn(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	limit := func(pages int) func(*sqlite.Tx) error {
+		return func(tx *sqlite.Tx) error {
+			_, err := tx.Exec(fmt.Sprintf("PRAGMA max_page_count = %d", pages))
+			return err
+		}
+	}
+	steps := []struct {
+		run   func(*sqlite.Tx) error
+		fails bool
+	}{
+		{limit(20), false},
+		{insert("before"), false},
+		{insert(strings.Repeat("x", 200_000)), true},
+		{insert("between"), false},
+		{limit(1000), false},
+		{insert(strings.Repeat("x", 200_000)), false},
+	}
+	for i, step := range steps {
+		err := db.Write(t.Context(), sqlite.Op{Run: step.run})
+		if (err != nil) != step.fails || err != nil && !strings.Contains(err.Error(), "full") {
+			t.Errorf("step %d: %v", i, err)
+		}
+	}
+	if got := words(t, db.Readers()); len(got) != 3 || got[0] != "before" || got[1] != "between" {
+		t.Errorf("%d rows", len(got))
+	}
+}
+
 func TestGroupSharesOneCommitAndIsToldInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
