@@ -28,6 +28,12 @@ type desk struct {
 type leases struct {
 	*store.Store
 	beforeExpiry func()
+	ghosts       []store.Running // said to run, beside what does
+}
+
+func (l *leases) ListRunning(ctx context.Context) ([]store.Running, error) {
+	running, err := l.Store.ListRunning(ctx)
+	return append(running, l.ghosts...), err
 }
 
 func (l *leases) Settle(ctx context.Context, a store.Answer, now time.Time) (store.Settled, error) {
@@ -56,13 +62,19 @@ func open(t testing.TB, path string, l limits) *desk {
 		d.Bench = steptest.Open(t, path, observe)
 	}
 	d.leases = &leases{Store: d.Store}
+	d.start(l)
+	return d
+}
+
+// start puts a new admission on the bench.
+func (d *desk) start(l limits) {
+	d.t.Helper()
 	d.Admission = grant.New(grant.Config{Tasks: d.Store, Attempts: d.leases, Orders: d.Sender, Now: time.Now,
 		Logger: d.Logger, MaxRunning: l.running, PerSecond: l.perSecond, Burst: l.burst})
-	if err := d.Start(t.Context()); err != nil {
-		t.Fatal(err)
+	if err := d.Start(d.t.Context()); err != nil {
+		d.t.Fatal(err)
 	}
-	t.Cleanup(d.Admission.Stop)
-	return d
+	d.t.Cleanup(d.Admission.Stop)
 }
 
 func (d *desk) claimAs(terminal string, i int, taskID string) {
@@ -238,6 +250,21 @@ func TestWhoCannotWaitIsDeniedWithTheReason(t *testing.T) {
 		}
 		if len(cleared) != 3 || !cleared["muster/v1/stores/S000/tasks/r-S000"] || !cleared["muster/v1/stores/S002/tasks/unknown"] {
 			t.Errorf("cleared %v", cleared)
+		}
+	})
+}
+
+func TestATaskForAnotherTerminalIsNotFound(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		d := open(t, "", limits{running: 1, perSecond: 0, burst: 1})
+		d.Address("other").Create("r", 1, steptest.Policy())
+		d.claim("r", 0)
+		if denied := d.denials(); len(denied) != 1 || denied[0].Order.Code != protocol.CodeNotFound || d.Waiting("r") != 0 {
+			t.Errorf("denied %+v", denied)
+		}
+		d.claimAs("other", 0, "r-S000")
+		if got := d.grants(); len(got) != 1 || got[0].Address.Terminal != "other" {
+			t.Errorf("granted %+v", got)
 		}
 	})
 }

@@ -271,6 +271,31 @@ func TestARestartIsNoWayAroundTheBudget(t *testing.T) {
 	})
 }
 
+func TestASlotOfWhatEndedDuringTheStartIsFreedWithItsLease(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		d := open(t, "", wide())
+		d.Create("r", 2, steptest.Policy())
+		d.claim("r", 0)
+		d.grants()
+		running, err := d.Store.ListRunning(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.answer("r", 0, 1, task.Succeed)
+		synctest.Wait()
+		d.Admission.Stop()
+		d.leases.ghosts = running // read before the answer came, told after
+		d.start(limits{running: 1, perSecond: 0, burst: 1})
+		for range 3 {
+			d.claim("r", 1)
+			time.Sleep(20 * time.Second)
+		}
+		if got := d.grants(); len(got) != 2 || d.Stats().Running != 1 {
+			t.Errorf("%d grants, %+v", len(got), d.Stats())
+		}
+	})
+}
+
 func TestStopMayComeTwiceOrBeforeStart(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		d := open(t, "", wide())

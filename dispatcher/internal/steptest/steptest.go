@@ -33,6 +33,15 @@ type Bench struct {
 	Broker *Broker
 	Sender *transport.Sender
 	Logger *slog.Logger
+
+	terminal string // that new tasks are for
+}
+
+// Address lets the tasks of runs that are created from now on be for one
+// terminal.
+func (b *Bench) Address(terminal string) *Bench {
+	b.terminal = terminal
+	return b
 }
 
 // New opens a bench that is closed with the test. observers follow the store's
@@ -85,7 +94,7 @@ func (b *Bench) Create(runID string, n int, policy job.Policy) store.Run {
 	places, tasks := make([]store.Place, n), make([]store.NewTask, n)
 	for i := range n {
 		places[i] = store.Place{StoreID: StoreID(i), Name: StoreID(i), TimeZone: "UTC"}
-		tasks[i] = store.NewTask{TaskID: TaskID(runID, i), StoreID: StoreID(i)}
+		tasks[i] = store.NewTask{TaskID: TaskID(runID, i), StoreID: StoreID(i), TerminalID: b.terminal}
 	}
 	if _, _, _, err := b.Store.ReplacePlaces(b.t.Context(), places, now); err != nil {
 		b.t.Fatal(err)
