@@ -195,6 +195,16 @@ func TestRunOfHundredThousandTasks(t *testing.T) { // I4
 	t.Logf("and closed in %.2f s", time.Since(began).Seconds())
 }
 
+func TestRunWithoutInputSaysNull(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	run := b.create(1, func(r *store.Run) { r.Input = nil })
+	k, err := b.GetTask(t.Context(), taskID(0))
+	if err != nil || string(run.Input) != "null" || string(k.Input) != "null" {
+		t.Errorf("run %q, task %q, %v", run.Input, k.Input, err)
+	}
+}
+
 func TestTasksOfOneStore(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -7,6 +7,16 @@ import (
 	"muster/dispatcher/internal/store/internal/sqlite"
 )
 
+// Told waits until observers were told of everything committed before.
+func (s *Store) Told(ctx context.Context) error {
+	told := make(chan struct{})
+	err := s.db.Write(ctx, sqlite.Op{Run: func(*sqlite.Tx) error { return nil }, Committed: func() { close(told) }})
+	if err == nil {
+		<-told
+	}
+	return err
+}
+
 // CandidatesPlan is how SQLite reads a snapshot's candidates.
 func (s *Store) CandidatesPlan(ctx context.Context) (string, error) {
 	steps, err := sqlite.List(ctx, s.db.Readers(), func(row sqlite.Row) (string, error) {

@@ -86,9 +86,10 @@ func (s *Store) Close() error {
 }
 
 // Observe adds an observer; call it before the first use. Observers are called
-// after each commit, in commit order, from one goroutine, after the writing
-// caller was answered. They must return at once and must not write to the
-// store. They must not change what they are given.
+// after each commit, in commit order, from one goroutine that is not the
+// writer's, after the writing caller was answered. They must return at once:
+// what is committed meanwhile waits in memory. They must not change what they
+// are given. Close returns after the last call.
 func (s *Store) Observe(observer func([]Change)) {
 	s.observers = append(s.observers, observer)
 }

@@ -27,8 +27,8 @@ type Op struct {
 	// committed; its error is returned to the caller, the commit stays.
 	Pin func() error
 	// Committed, if any, runs after the callers of the group were answered, in
-	// commit order, in the writer's goroutine: it must return at once and must
-	// not write.
+	// commit order, in one goroutine for all operations: it must return at
+	// once, since what follows waits in memory.
 	Committed func()
 }
 
@@ -47,6 +47,7 @@ type writer struct {
 	once  sync.Once
 	ended chan struct{}
 	stmts map[string]*sql.Stmt
+	told  *teller
 }
 
 func startWriter(conn *sql.Conn) *writer {
@@ -56,6 +57,7 @@ func startWriter(conn *sql.Conn) *writer {
 		quit:  make(chan struct{}),
 		ended: make(chan struct{}),
 		stmts: map[string]*sql.Stmt{},
+		told:  startTeller(),
 	}
 	go w.loop()
 	return w
@@ -89,6 +91,7 @@ func (db *DB) Write(ctx context.Context, op Op) error {
 func (w *writer) stop() error {
 	w.once.Do(func() { close(w.quit) })
 	<-w.ended
+	w.told.stop()
 	for _, stmt := range w.stmts {
 		_ = stmt.Close() // the connection goes next
 	}
@@ -124,16 +127,16 @@ func (w *writer) drain(first *request) []*request {
 
 func (w *writer) commit(group []*request) {
 	if err := w.transact(group); err == nil || len(group) == 1 {
-		answer(group, err)
+		w.answer(group, err)
 		return
 	}
 	for _, r := range group {
 		alone := []*request{r}
-		answer(alone, w.transact(alone))
+		w.answer(alone, w.transact(alone))
 	}
 }
 
-func answer(group []*request, err error) {
+func (w *writer) answer(group []*request, err error) {
 	for _, r := range group {
 		if r.err = err; err == nil {
 			r.err = r.skipped
@@ -145,7 +148,7 @@ func answer(group []*request, err error) {
 	}
 	for _, r := range group {
 		if err == nil && r.skipped == nil && r.op.Committed != nil {
-			r.op.Committed()
+			w.told.tell(r.op.Committed)
 		}
 	}
 }
