@@ -27,6 +27,10 @@ func (s *Server) Known(id string) bool {
 	return ok
 }
 
+// Mislay makes the library forget a live client, as its sweep of expired
+// sessions can.
+func (s *Server) Mislay(id string) { s.broker.Clients.Delete(id) }
+
 type panicHook struct {
 	mqtt.HookBase
 	topic string

@@ -179,10 +179,15 @@ func (h *hook) OnSubscribed(cl *mqtt.Client, pk packets.Packet, codes []byte) {
 
 // OnPacketProcessed sends what waits for the client: retained messages after
 // the SUBACK, and more as it acknowledges.
-func (h *hook) OnPacketProcessed(cl *mqtt.Client, _ packets.Packet, err error) {
-	if p := peerOf(cl); p != nil && err == nil {
-		h.safely("replay", func() { h.s.resume(p) })
-		h.s.drain(p)
+func (h *hook) OnPacketProcessed(cl *mqtt.Client, pk packets.Packet, err error) {
+	p := peerOf(cl)
+	if p == nil || err != nil {
+		return
+	}
+	h.safely("replay", func() { h.s.resume(p) })
+	h.s.drain(p)
+	if pk.FixedHeader.Type == packets.Pingreq || pk.FixedHeader.Type == packets.Subscribe {
+		h.s.keepKnown(cl)
 	}
 }
 

@@ -110,6 +110,15 @@ func (s *Server) sendWill(p *peer) {
 	}
 }
 
+// keepKnown puts a live client back that the library's sweep of expired
+// sessions took out: it deletes by client id, also when a new connection has
+// just come in the old session's place, and nothing would reach that any more.
+func (s *Server) keepKnown(cl *mqtt.Client) {
+	if _, ok := s.broker.Clients.Get(cl.ID); !ok && !cl.Closed() {
+		s.broker.Clients.Add(cl)
+	}
+}
+
 // report tells the embedding program about a terminal's session.
 func (s *Server) report(p *peer, session string, online bool) {
 	if s.opts.Session == nil || p.identity.Role != access.RoleTerminal {

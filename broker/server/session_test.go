@@ -26,6 +26,17 @@ func TestExpiredSessionLeavesNothing(t *testing.T) {
 	eventually(t, "the session is forgotten", func() bool { return !s.Known("olga") && s.Subscriptions() == 0 })
 }
 
+func TestMislaidClientIsHeardAgain(t *testing.T) {
+	s := start(t, anonymous(), server.Options{})
+	c := connect(t, s, as("olga"))
+	s.Mislay("olga")
+	c.subscribe(root + "/runs/#")
+	publish(t, s, root+"/runs/r1/state", "x", false)
+	if got := c.next(); string(got.Payload) != "x" {
+		t.Errorf("got %s", got)
+	}
+}
+
 // TestReplayWaitsForAcknowledgementsAndSkipsWhatIsWithdrawn holds back the
 // acknowledgements, withdraws what is left, and then acknowledges.
 func TestReplayWaitsForAcknowledgementsAndSkipsWhatIsWithdrawn(t *testing.T) {

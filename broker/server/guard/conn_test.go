@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -293,4 +294,21 @@ func TestTotalCapRefusesAndFrees(t *testing.T) {
 	_ = first.Close() // counts once
 	dial()
 	_ = (<-accepted).Close()
+}
+
+func TestCapPerAddress(t *testing.T) {
+	caps := guard.NewCaps(0, 2)
+	one, other, loop := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("127.0.0.1")
+	for _, step := range []struct {
+		addr netip.Addr
+		want bool
+	}{{one, true}, {one, true}, {one, false}, {other, true}, {loop, true}, {loop, true}, {loop, true}} {
+		if got := caps.Enter(step.addr); got != step.want {
+			t.Errorf("%v: %v", step.addr, got)
+		}
+	}
+	caps.Leave(one)
+	if !caps.Enter(one) {
+		t.Error("a place was not given back")
+	}
 }

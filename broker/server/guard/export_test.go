@@ -3,6 +3,7 @@ package guard
 import (
 	"log/slog"
 	"net"
+	"net/netip"
 )
 
 // NewConn guards a connection without a listener.
@@ -16,6 +17,12 @@ func FrameSize(b []byte) (int, bool, error) { return frameSize(b) }
 
 // ReadBuffer is how large the read buffer has grown.
 func (c *Conn) ReadBuffer() int { return cap(c.in) }
+
+// Enter counts a connection in.
+func (c *Caps) Enter(addr netip.Addr) bool { return c.enter(addr) }
+
+// Leave counts it out.
+func (c *Caps) Leave(addr netip.Addr) { c.leave(addr) }
 
 // NewAcceptor accepts for tests.
 func NewAcceptor(base net.Listener, caps *Caps) net.Listener {
