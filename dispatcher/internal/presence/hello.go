@@ -72,7 +72,7 @@ func (p *Presence) HandleHello(ctx context.Context, addr protocol.Address, in tr
 		return nil
 	}
 	order := protocol.Order{Order: protocol.OrderSync, Open: open, ServerTimeMs: p.cfg.Now().UnixMilli(), HelloID: m.ID}
-	if err := p.cfg.Sender.Order(ctx, addr.Store, addr.Terminal, order); err != nil {
+	if err := p.cfg.Orders.Order(ctx, addr.Store, addr.Terminal, order); err != nil {
 		p.log.Warn("an order could not be published", "order", string(protocol.OrderSync), "store_id", addr.Store,
 			"terminal_id", addr.Terminal, "error", err)
 	}

@@ -45,11 +45,18 @@ type Tasks interface {
 	OpenTasks(ctx context.Context, runID, storeID string) iter.Seq2[store.Task, error]
 }
 
-// Sender publishes presence and orders.
+// Sender publishes presence, and orders where Config.Orders does not. A failure
+// to publish presence is tried again, so JSON should say what became of it.
 type Sender interface {
 	Meta() protocol.Meta
 	Topics() protocol.Topics
 	JSON(ctx context.Context, topic string, v any, opts transport.Options) error
+	Orders
+}
+
+// Orders reaches terminals. Order should not block on a slow one; an order that
+// is lost is asked for again.
+type Orders interface {
 	Order(ctx context.Context, storeID, terminalID string, o protocol.Order) error
 }
 
@@ -61,11 +68,13 @@ type Listener interface {
 
 // Config wires presence. Announce says that headquarters publishes the retained
 // presence of terminals, as it does with the embedded broker; on an external
-// one they do it themselves. The other fields are required.
+// one they do it themselves. Nil Orders means Sender. The other fields are
+// required.
 type Config struct {
 	Terminals Terminals
 	Tasks     Tasks
 	Sender    Sender
+	Orders    Orders
 	Listeners []Listener
 	Republish func(storeID string) // offers that a terminal does not know
 	Announce  bool
@@ -107,6 +116,9 @@ type state struct {
 
 // New returns a presence that is not yet started.
 func New(cfg Config) *Presence {
+	if cfg.Orders == nil {
+		cfg.Orders = cfg.Sender
+	}
 	return &Presence{cfg: cfg, log: cfg.Logger, known: map[terminal]*state{}, stores: map[string]int{},
 		wake: make(chan struct{}, 1)}
 }

@@ -25,16 +25,22 @@ type Sender struct {
 	out    Publisher
 	topics protocol.Topics
 	now    func() time.Time
-	seq    atomic.Int64
+	seq    *atomic.Int64
 }
 
 // NewSender returns a sender over out. Its numbers start at the clock's
 // microseconds, so that they go on growing across restarts and stay exact as
 // JSON numbers.
 func NewSender(out Publisher, topics protocol.Topics, now func() time.Time) *Sender {
-	s := &Sender{out: out, topics: topics, now: now}
+	s := &Sender{out: out, topics: topics, now: now, seq: &atomic.Int64{}}
 	s.seq.Store(now().UnixMicro())
 	return s
+}
+
+// Through returns a sender over another way out, such as a Queue. Its numbers
+// are the same series: to a receiver headquarters is one.
+func (s *Sender) Through(out Publisher) *Sender {
+	return &Sender{out: out, topics: s.topics, now: s.now, seq: s.seq}
 }
 
 // Options says how a message is to be published. The zero value is a message

@@ -82,6 +82,23 @@ func TestNumbersGrowAcrossARestart(t *testing.T) {
 	})
 }
 
+func TestTwoWaysOutShareOneSeries(t *testing.T) {
+	one, other := &recorder{}, &recorder{}
+	s := newSender(t, one)
+	q := s.Through(other)
+	last := int64(0)
+	for i := range 10 {
+		next := []*transport.Sender{s, q}[i%2].Meta().Seq
+		if next <= last {
+			t.Errorf("%d follows %d", next, last)
+		}
+		last = next
+	}
+	if err := q.Order(t.Context(), "S1", "pos-1", protocol.Order{}); err != nil || len(one.out) != 0 || len(other.out) != 1 {
+		t.Errorf("published %d and %d, %v", len(one.out), len(other.out), err)
+	}
+}
+
 func TestClearIsAnEmptyRetainedMessage(t *testing.T) {
 	r := &recorder{}
 	if err := newSender(t, r).Clear(t.Context(), "muster/v1/stores/S1/tasks/t1"); err != nil {
