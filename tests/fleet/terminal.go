@@ -64,7 +64,11 @@ type held struct {
 func Start(ctx context.Context, opts Options) (*Terminal, error) {
 	t := &Terminal{opts: opts, tasks: map[string]*held{}}
 	name := opts.Store + "/" + opts.Terminal
-	conn, err := Dial(ctx, opts.Addr, name, opts.Password, t.receive)
+	birth, death, err := t.presence()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := Dial(ctx, opts.Addr, Login{User: name, Password: opts.Password, Will: &death}, t.receive)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +79,24 @@ func Start(ctx context.Context, opts Options) (*Terminal, error) {
 		conn.Close()
 		return nil, err
 	}
+	if err := conn.Send(birth); err != nil {
+		return nil, err
+	}
 	return t, t.hello()
+}
+
+// presence returns what the terminal says about itself, and what the broker is
+// to say when the connection ends. An embedded headquarters ignores both.
+func (t *Terminal) presence() (birth, death Outgoing, err error) {
+	p := protocol.Presence{Meta: t.Meta(), Online: true, Since: protocol.At(time.Now()), SessionID: ulid.Make().String()}
+	topic := t.opts.Topics.Terminal(t.opts.Store, t.opts.Terminal, protocol.KindPresence)
+	alive, err := protocol.Encode(p)
+	if err != nil {
+		return birth, death, err
+	}
+	p.Online = false
+	dead, err := protocol.Encode(p)
+	return Outgoing{Topic: topic, Payload: alive, Retain: true}, Outgoing{Topic: topic, Payload: dead, Retain: true}, err
 }
 
 // Close cuts the connection.

@@ -42,22 +42,28 @@ type Conn struct {
 	done   chan struct{}
 }
 
-// Dial connects as user with the client id of the same text and calls receive,
-// from one goroutine, for every message.
-func Dial(ctx context.Context, addr, user, password string, receive func(Message)) (*Conn, error) {
+// Login is how a Conn introduces itself: the user name is the client id too.
+type Login struct {
+	User     string
+	Password string
+	Will     *Outgoing // nil: none
+}
+
+// Dial connects and calls receive, from one goroutine, for every message.
+func Dial(ctx context.Context, addr string, who Login, receive func(Message)) (*Conn, error) {
 	var dialer net.Dialer
 	raw, err := dialer.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("cannot dial: %w", err)
 	}
 	c := &Conn{net: raw, receive: receive, acks: map[uint16]chan packets.Packet{}, done: make(chan struct{})}
-	if err := c.connect(ctx, user, password); err != nil {
+	if err := c.connect(ctx, who); err != nil {
 		return nil, errors.Join(err, raw.Close())
 	}
 	return c, nil
 }
 
-func (c *Conn) connect(ctx context.Context, user, password string) error {
+func (c *Conn) connect(ctx context.Context, who Login) error {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		deadline = time.Now().Add(30 * time.Second)
@@ -69,10 +75,14 @@ func (c *Conn) connect(ctx context.Context, user, password string) error {
 		ProtocolVersion: 5,
 		FixedHeader:     packets.FixedHeader{Type: packets.Connect},
 		Connect: packets.ConnectParams{
-			ProtocolName: []byte("MQTT"), Clean: true, Keepalive: keepAlive, ClientIdentifier: user,
-			UsernameFlag: true, Username: []byte(user),
-			PasswordFlag: password != "", Password: []byte(password),
+			ProtocolName: []byte("MQTT"), Clean: true, Keepalive: keepAlive, ClientIdentifier: who.User,
+			UsernameFlag: true, Username: []byte(who.User),
+			PasswordFlag: who.Password != "", Password: []byte(who.Password),
 		},
+	}
+	if will := who.Will; will != nil {
+		pk.Connect.WillFlag, pk.Connect.WillQos, pk.Connect.WillRetain = true, 1, will.Retain
+		pk.Connect.WillTopic, pk.Connect.WillPayload = will.Topic, will.Payload
 	}
 	if err := c.write(func(b *bytes.Buffer) error { return pk.ConnectEncode(b) }); err != nil {
 		return err
@@ -142,7 +152,8 @@ func (c *Conn) Send(m Outgoing) error {
 	c.mu.Unlock()
 	pk := packets.Packet{ProtocolVersion: 5, TopicName: m.Topic, Payload: m.Payload, PacketID: id,
 		FixedHeader: packets.FixedHeader{Type: packets.Publish, Qos: 1, Retain: m.Retain},
-		Properties:  packets.Properties{ResponseTopic: m.ResponseTopic, CorrelationData: m.CorrelationData}}
+		Properties:  packets.Properties{ResponseTopic: m.ResponseTopic, CorrelationData: m.CorrelationData},
+		Mods:        packets.Mods{AllowResponseInfo: true}}
 	return c.write(func(b *bytes.Buffer) error { return pk.PublishEncode(b) })
 }
 

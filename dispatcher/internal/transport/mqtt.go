@@ -154,6 +154,7 @@ func (m *MQTT) clientConfig(run context.Context) autopaho.ClientConfig {
 		ConnectPassword:       []byte(m.cfg.Password),
 		ConnectPacketBuilder: func(c *paho.Connect, _ *url.URL) (*paho.Connect, error) {
 			c.Properties.RequestProblemInfo = true
+			c.Properties.RequestResponseInfo = true // our broker else keeps response topics from us
 			return c, nil
 		},
 		OnConnectionUp: func(conn *autopaho.ConnectionManager, _ *paho.Connack) {

@@ -1,0 +1,134 @@
+// Package app wires headquarters together and runs its life: it opens the
+// store, starts the steps in the order of their needs, and stops them in the
+// reverse. It decides nothing itself and is the only package that sees all
+// steps.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"muster/configs"
+	"muster/dispatcher/internal/job"
+	"muster/dispatcher/internal/register"
+	"muster/dispatcher/internal/store"
+	"muster/internal/protocol"
+	"muster/schemas"
+)
+
+// stopPatience bounds how long headquarters takes to stop. What is not done by
+// then is done after the next start.
+const stopPatience = 10 * time.Second
+
+// Run runs headquarters until ctx ends. ready is called once with the address
+// that terminals and technicians connect to. The error says why it could not
+// start or stop.
+func Run(ctx context.Context, cfg Config, version string, log *slog.Logger, ready func(addr string)) (err error) {
+	var cleanup stack
+	defer func() { err = errors.Join(err, cleanup.unwind()) }()
+
+	topics, err := protocol.NewTopics(cfg.TopicRoot)
+	if err != nil {
+		return err
+	}
+	jobs, places, err := load(cfg)
+	if err != nil {
+		return err
+	}
+	st, err := openStore(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	cleanup.push(st.Close)
+	if err := takeRegister(ctx, st, places, log); err != nil {
+		return err
+	}
+	hq := &headquarters{cfg: cfg, topics: topics, log: log, version: version, jobs: jobs, store: st}
+	if err := hq.wire(); err != nil {
+		return err
+	}
+	if err := hq.start(ctx, &cleanup); err != nil {
+		return err
+	}
+	ready(hq.address())
+	<-ctx.Done()
+	log.Info("headquarters stops")
+	return nil
+}
+
+// Found is what Check read.
+type Found struct{ Jobs, Stores int }
+
+// Check reads everything that Run reads before it opens the database.
+func Check(cfg Config) (Found, error) {
+	jobs, places, err := load(cfg)
+	if err != nil {
+		return Found{}, err
+	}
+	return Found{Jobs: len(jobs.List()), Stores: len(places)}, nil
+}
+
+func load(cfg Config) (*job.Registry, []store.Place, error) {
+	jobFiles, err := fs.Sub(configs.FS, "jobs")
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot read the embedded jobs: %w", err)
+	}
+	name := "jobs (embedded)"
+	if cfg.JobsFolder != "" {
+		jobFiles, name = os.DirFS(cfg.JobsFolder), cfg.JobsFolder
+	}
+	jobs, err := job.Load(name, jobFiles, schemas.FS)
+	if err != nil {
+		return nil, nil, err
+	}
+	places, err := loadPlaces(cfg.StoresFile)
+	return jobs, places, err
+}
+
+func loadPlaces(path string) ([]store.Place, error) {
+	if path != "" {
+		return register.Load(path)
+	}
+	data, err := configs.FS.ReadFile("stores.csv")
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the embedded register: %w", err)
+	}
+	return register.Parse("stores.csv (embedded)", data)
+}
+
+func openStore(ctx context.Context, cfg Config, log *slog.Logger) (*store.Store, error) {
+	for _, folder := range []string{cfg.DataFolder, cfg.ReportsFolder} {
+		if err := os.MkdirAll(folder, 0o750); err != nil {
+			return nil, fmt.Errorf("cannot make the folder: %w", err)
+		}
+	}
+	return store.Open(ctx, store.Options{Path: filepath.Join(cfg.DataFolder, "muster.db"), Logger: log})
+}
+
+func takeRegister(ctx context.Context, st *store.Store, places []store.Place, log *slog.Logger) error {
+	added, changed, retired, err := st.ReplacePlaces(ctx, places, time.Now())
+	if err != nil {
+		return err
+	}
+	log.Info("store register is loaded", "stores", len(places), "added", added, "changed", changed, "retired", retired)
+	return nil
+}
+
+// stack holds what must be undone, in the order in which it was done.
+type stack []func() error
+
+func (s *stack) push(undo func() error) { *s = append(*s, undo) }
+
+func (s *stack) unwind() error {
+	var errs []error
+	for i := len(*s) - 1; i >= 0; i-- {
+		errs = append(errs, (*s)[i]())
+	}
+	return errors.Join(errs...)
+}

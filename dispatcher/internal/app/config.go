@@ -1,0 +1,184 @@
+package app
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	_ "time/tzdata" // headquarters' zone must be known on a bare machine
+
+	"muster/broker/server"
+	"muster/configs"
+	"muster/internal/protocol"
+	"muster/internal/settings"
+)
+
+// The transports.
+const (
+	TransportEmbedded = "embedded"
+	TransportMQTT     = "mqtt"
+)
+
+// Config is dispatcher.yaml. Paths are relative to the file that names them; an
+// empty stores or jobs path means the embedded defaults.
+type Config struct {
+	TopicRoot     string        `yaml:"topic_root"`
+	TimeZone      string        `yaml:"time_zone"` // of report names, IANA
+	DataFolder    string        `yaml:"data_folder"`
+	ReportsFolder string        `yaml:"reports_folder"`
+	StoresFile    string        `yaml:"stores_file"`
+	JobsFolder    string        `yaml:"jobs_folder"`
+	Transport     string        `yaml:"transport"`
+	Broker        server.Config `yaml:"broker"`
+	MQTT          MQTT          `yaml:"mqtt"`
+	Admission     Admission     `yaml:"admission"`
+	Collection    Collection    `yaml:"collection"`
+	Log           Log           `yaml:"log"`
+}
+
+// MQTT says how to reach an external broker.
+type MQTT struct {
+	URL          string `yaml:"url"` // mqtt://host:1883, mqtts://, ws://, wss://
+	User         string `yaml:"user"`
+	PasswordFile string `yaml:"password_file"`
+	CAFile       string `yaml:"ca_file"`
+}
+
+// Admission bounds what runs in all stores together.
+type Admission struct {
+	MaxRunning      int     `yaml:"max_running"`       // 1 to 1,000,000
+	GrantsPerSecond float64 `yaml:"grants_per_second"` // above 0
+	GrantBurst      int     `yaml:"grant_burst"`       // at least 1
+}
+
+// Collection bounds the large results on their way in.
+type Collection struct {
+	InFlight       int `yaml:"in_flight"`        // 1 to 10,000
+	BytesPerSecond int `yaml:"bytes_per_second"` // at least 1,024
+	BurstBytes     int `yaml:"burst_bytes"`      // at least one whole result
+}
+
+// Log says how the program logs.
+type Log struct {
+	Level  string `yaml:"level"`  // debug, info, warn, error
+	Format string `yaml:"format"` // text, json
+}
+
+// Load reads the configuration at path over the embedded defaults; an empty
+// path means the defaults alone. The error names file, line and key.
+func Load(path string) (Config, error) {
+	var cfg Config
+	data, err := configs.FS.ReadFile("dispatcher.yaml")
+	if err != nil {
+		return Config{}, fmt.Errorf("cannot read the embedded configuration: %w", err)
+	}
+	file, err := settings.Decode("dispatcher.yaml (embedded)", data, &cfg)
+	if err != nil {
+		return Config{}, err
+	}
+	if path != "" {
+		cfg.StoresFile, cfg.JobsFolder = "", ""
+		if file, err = settings.Load(path, &cfg); err != nil {
+			return Config{}, err
+		}
+		for _, p := range []*string{&cfg.DataFolder, &cfg.ReportsFolder, &cfg.StoresFile, &cfg.JobsFolder,
+			&cfg.MQTT.PasswordFile, &cfg.MQTT.CAFile, &cfg.Broker.UsersFile} {
+			*p = settings.Resolve(path, *p)
+		}
+	}
+	cfg.Broker.TopicRoot = cfg.TopicRoot
+	return cfg, cfg.check(file)
+}
+
+func (c Config) check(file *settings.File) error {
+	if !protocol.ValidRoot(c.TopicRoot) {
+		return file.Errorf("$.topic_root", "%q is not a topic root; write levels of A-Z a-z 0-9 . _ - such as muster/v1", c.TopicRoot)
+	}
+	if _, err := time.LoadLocation(c.TimeZone); err != nil || c.TimeZone == "" {
+		return file.Errorf("$.time_zone", "%q is no IANA time zone; write one such as Asia/Shanghai", c.TimeZone)
+	}
+	if c.DataFolder == "" {
+		return file.Errorf("$.data_folder", "is required")
+	}
+	if c.ReportsFolder == "" {
+		return file.Errorf("$.reports_folder", "is required")
+	}
+	if err := c.checkTransport(file); err != nil {
+		return err
+	}
+	return c.checkLimits(file)
+}
+
+func (c Config) checkTransport(file *settings.File) error {
+	switch c.Transport {
+	case TransportEmbedded:
+		return nil
+	case TransportMQTT:
+	default:
+		return file.Errorf("$.transport", "%q is not known; write embedded or mqtt", c.Transport)
+	}
+	u, err := url.Parse(c.MQTT.URL)
+	if err != nil || u.Host == "" || !strings.Contains(" mqtt mqtts ws wss ", " "+u.Scheme+" ") {
+		return file.Errorf("$.mqtt.url", "%q is no broker address; write one such as mqtt://127.0.0.1:1883", c.MQTT.URL)
+	}
+	if !protocol.ValidID(c.MQTT.User) {
+		return file.Errorf("$.mqtt.user", "%q is no user name; write 1 to 63 of A-Z a-z 0-9 . _ -", c.MQTT.User)
+	}
+	return nil
+}
+
+func (c Config) checkLimits(file *settings.File) error {
+	a, b := c.Admission, c.Collection
+	switch {
+	case a.MaxRunning < 1 || a.MaxRunning > 1_000_000:
+		return file.Errorf("$.admission.max_running", "%d is out of range; write 1 to 1000000", a.MaxRunning)
+	case a.GrantsPerSecond <= 0:
+		return file.Errorf("$.admission.grants_per_second", "%v is out of range; write a number above 0", a.GrantsPerSecond)
+	case a.GrantBurst < 1:
+		return file.Errorf("$.admission.grant_burst", "%d is out of range; write 1 or more", a.GrantBurst)
+	case b.InFlight < 1 || b.InFlight > 10_000:
+		return file.Errorf("$.collection.in_flight", "%d is out of range; write 1 to 10000", b.InFlight)
+	case b.BytesPerSecond < 1024:
+		return file.Errorf("$.collection.bytes_per_second", "%d is out of range; write 1024 or more", b.BytesPerSecond)
+	case b.BurstBytes < protocol.MaxResultBytes:
+		return file.Errorf("$.collection.burst_bytes", "%d is out of range; write %d (one whole result) or more", b.BurstBytes, protocol.MaxResultBytes)
+	case !strings.Contains(" debug info warn error ", " "+c.Log.Level+" "):
+		return file.Errorf("$.log.level", "%q is not known; write debug, info, warn or error", c.Log.Level)
+	case c.Log.Format != "text" && c.Log.Format != "json":
+		return file.Errorf("$.log.format", "%q is not known; write text or json", c.Log.Format)
+	}
+	return nil
+}
+
+// password reads the first line of the password file, or "" when none is named.
+func (m MQTT) password() (string, error) {
+	if m.PasswordFile == "" {
+		return "", nil
+	}
+	data, err := os.ReadFile(filepath.Clean(m.PasswordFile))
+	if err != nil {
+		return "", fmt.Errorf("cannot read the broker password: %w", err)
+	}
+	line, _, _ := strings.Cut(string(data), "\n")
+	return strings.TrimRight(line, "\r"), nil
+}
+
+// tls returns the certificates to trust, or nil for the system's.
+func (m MQTT) tls() (*tls.Config, error) {
+	if m.CAFile == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(filepath.Clean(m.CAFile))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the broker's certificates: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("cannot use %s: it holds no PEM certificate", m.CAFile)
+	}
+	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
+}

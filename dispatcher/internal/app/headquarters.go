@@ -1,0 +1,258 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"time"
+
+	"muster/dispatcher/internal/barrier"
+	"muster/dispatcher/internal/grant"
+	"muster/dispatcher/internal/intake"
+	"muster/dispatcher/internal/job"
+	"muster/dispatcher/internal/offer"
+	"muster/dispatcher/internal/plan"
+	"muster/dispatcher/internal/presence"
+	"muster/dispatcher/internal/report"
+	"muster/dispatcher/internal/store"
+	"muster/dispatcher/internal/transport"
+	"muster/dispatcher/internal/trigger"
+	"muster/dispatcher/internal/watch"
+	"muster/internal/protocol"
+	"muster/schemas"
+)
+
+// headquarters holds the wired steps.
+type headquarters struct {
+	cfg     Config
+	version string
+	log     *slog.Logger
+	topics  protocol.Topics
+	jobs    *job.Registry
+	store   *store.Store
+
+	link   transport.Link
+	queue  *transport.Queue
+	sender *transport.Sender // waits for the broker
+	orders *transport.Sender // never blocks
+
+	trigger  *trigger.Trigger
+	offer    *offer.Offers
+	grant    *grant.Admission
+	intake   *intake.Intake
+	presence *presence.Presence
+	barrier  *barrier.Barrier
+	watch    *watch.Watch
+}
+
+// wire creates every step and connects it to what it needs; nothing runs yet.
+func (hq *headquarters) wire() error {
+	if err := hq.wireLink(); err != nil {
+		return err
+	}
+	hq.queue = transport.NewQueue(hq.link, hq.log)
+	hq.sender = transport.NewSender(hq.link, hq.topics, time.Now)
+	hq.orders = transport.NewSender(hq.queue, hq.topics, time.Now)
+	hq.wireAdmission()
+	if err := hq.wireReports(); err != nil {
+		return err
+	}
+	var err error
+	hq.trigger, err = trigger.New(trigger.Config{
+		Runs: hq.store, Tasks: hq.store, Register: hq.store, Planner: plan.New(rand.Reader), Jobs: hq.jobs, Sender: hq.orders,
+		Waiting: hq.grant.Waiting, Now: time.Now, Logger: hq.log,
+	})
+	if err != nil {
+		return err
+	}
+	hq.watch = watch.New(hq.store, hq.sender, hq.grant.Waiting, hq.log)
+	for _, observer := range []func([]store.Change){
+		hq.grant.Changed, hq.intake.Changed, hq.offer.Changed, hq.barrier.Changed, hq.watch.Changed,
+	} {
+		hq.store.Observe(observer)
+	}
+	return nil
+}
+
+func (hq *headquarters) wireLink() error {
+	if hq.cfg.Transport == TransportEmbedded {
+		embedded, err := transport.NewEmbedded(hq.cfg.Broker, hq.handle,
+			func(s transport.Session) { hq.presence.Session(s) }, hq.log)
+		hq.link = embedded
+		return err
+	}
+	address, err := url.Parse(hq.cfg.MQTT.URL)
+	if err != nil {
+		return fmt.Errorf("cannot read the broker's address: %w", err)
+	}
+	password, err := hq.cfg.MQTT.password()
+	if err != nil {
+		return err
+	}
+	secure, err := hq.cfg.MQTT.tls()
+	if err != nil {
+		return err
+	}
+	hq.link = transport.NewMQTT(transport.MQTTConfig{URL: address, User: hq.cfg.MQTT.User, Password: password, TLS: secure},
+		hq.topics, hq.handle, hq.connected, hq.log)
+	return nil
+}
+
+func (hq *headquarters) wireAdmission() {
+	hq.grant = grant.New(grant.Config{
+		Tasks: hq.store, Attempts: hq.store, Orders: hq.orders, Now: time.Now, Logger: hq.log,
+		MaxRunning: hq.cfg.Admission.MaxRunning, PerSecond: hq.cfg.Admission.GrantsPerSecond, Burst: hq.cfg.Admission.GrantBurst,
+	})
+	hq.intake = intake.New(intake.Config{
+		Tasks: hq.store, Attempts: hq.store, Jobs: hq.jobs, Leases: hq.grant, Orders: hq.orders, Now: time.Now, Logger: hq.log,
+		InFlight: hq.cfg.Collection.InFlight, BytesPerSecond: float64(hq.cfg.Collection.BytesPerSecond), BurstBytes: hq.cfg.Collection.BurstBytes,
+	})
+	hq.offer = offer.New(offer.Config{
+		Tasks: hq.store, Sender: hq.sender, Now: time.Now, Logger: hq.log,
+		Online: func(storeID string) bool { return hq.presence.Online(storeID) },
+	})
+	hq.presence = presence.New(presence.Config{
+		Terminals: hq.store, Tasks: hq.store, Sender: hq.orders, Now: time.Now, Logger: hq.log,
+		Listeners: []presence.Listener{hq.grant, hq.intake}, Republish: hq.offer.Republish,
+		Announce: hq.cfg.Transport == TransportEmbedded,
+	})
+}
+
+func (hq *headquarters) wireReports() error {
+	zone, err := time.LoadLocation(hq.cfg.TimeZone)
+	if err != nil {
+		return fmt.Errorf("cannot load headquarters' time zone: %w", err)
+	}
+	schema, err := schemas.FS.ReadFile("report.v1.schema.json")
+	if err != nil {
+		return fmt.Errorf("cannot read the report's schema: %w", err)
+	}
+	reporter, err := report.New(schema)
+	if err != nil {
+		return err
+	}
+	hq.barrier = barrier.New(barrier.Deps{
+		Runs: hq.store, Snapshots: barrier.Pinned(hq.store), Revisions: hq.store, Publications: hq.store,
+		Reporter: reporter, Sender: hq.sender, Now: time.Now, Log: hq.log, Alarm: hq.alarm,
+	}, barrier.Config{Folder: hq.cfg.ReportsFolder, Location: zone})
+	return nil
+}
+
+// start starts the steps, and the link last: what comes in finds every step
+// ready. Over an external broker what the steps publish waits for the link.
+func (hq *headquarters) start(ctx context.Context, cleanup *stack) error {
+	hq.queue.Start(ctx)
+	cleanup.push(stopped(hq.queue.Stop))
+	for _, step := range []struct {
+		start func(context.Context) error
+		stop  func()
+	}{
+		{hq.presence.Start, hq.presence.Stop},
+		{hq.grant.Start, hq.grant.Stop},
+		{hq.intake.Start, hq.intake.Stop},
+		{hq.offer.Start, hq.offer.Stop},
+		{hq.barrier.Start, hq.barrier.Stop},
+		{hq.watch.Start, hq.watch.Stop},
+	} {
+		cleanup.push(stopped(step.stop))
+		if err := step.start(ctx); err != nil {
+			return err
+		}
+	}
+	cleanup.push(func() error {
+		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+		defer cancel()
+		return hq.link.Stop(patience)
+	})
+	if err := hq.trigger.Start(ctx); err != nil {
+		return err
+	}
+	cleanup.push(stopped(hq.trigger.Stop))
+	if err := hq.link.Start(ctx); err != nil {
+		return err
+	}
+	return hq.publishInfo(ctx)
+}
+
+func stopped(stop func()) func() error {
+	return func() error { stop(); return nil }
+}
+
+// handle routes one message to its step.
+func (hq *headquarters) handle(ctx context.Context, in transport.Inbound) error {
+	addr, ok := hq.topics.Parse(in.Topic)
+	if !ok {
+		hq.log.Warn("message on a topic that nobody takes in", "topic", in.Topic)
+		return nil
+	}
+	if addr.Area == protocol.AreaRequest {
+		return hq.trigger.Handle(ctx, addr, in)
+	}
+	switch addr.Kind {
+	case protocol.KindClaim:
+		return hq.grant.HandleClaim(ctx, addr, in)
+	case protocol.KindProgress:
+		return hq.grant.HandleProgress(ctx, addr, in)
+	case protocol.KindReady:
+		return hq.intake.HandleReady(ctx, addr, in)
+	case protocol.KindResult:
+		return hq.intake.HandleResult(ctx, addr, in)
+	case protocol.KindHello:
+		return hq.presence.HandleHello(ctx, addr, in)
+	case protocol.KindPresence:
+		return hq.presence.HandlePresence(ctx, addr, in)
+	case protocol.KindOffer, protocol.KindOrders:
+	}
+	return nil
+}
+
+// connected runs whenever an external broker was reached anew: it may have lost
+// everything that was retained.
+func (hq *headquarters) connected() {
+	hq.offer.Republish("")
+	if err := hq.watch.Refresh(context.Background()); err != nil {
+		hq.log.Error("cannot publish the states of the runs again", "error", err)
+	}
+}
+
+func (hq *headquarters) publishInfo(ctx context.Context) error {
+	info := protocol.Info{Meta: hq.sender.Meta(), Version: hq.version, Protocols: []int{1}}
+	for _, spec := range hq.jobs.List() {
+		info.Jobs = append(info.Jobs, spec.Info())
+	}
+	files, err := schemas.FS.ReadDir(".")
+	if err != nil {
+		return fmt.Errorf("cannot list the schemas: %w", err)
+	}
+	for _, file := range files {
+		info.Schemas = append(info.Schemas, file.Name())
+	}
+	return hq.sender.JSON(ctx, hq.topics.Info(), info, transport.Options{Retain: true})
+}
+
+// alarm tells operators of a trouble that needs a person.
+func (hq *headquarters) alarm(kind, runID string, trouble error) {
+	hq.log.Error("trouble needs a person", "kind", kind, "run_id", runID, "error", trouble)
+	alarm := protocol.Alarm{Meta: hq.orders.Meta(), Kind: kind, Message: fmt.Sprintf("run %s: %v", runID, trouble)}
+	topic := hq.topics.Alarm(protocol.SeverityCritical, kind)
+	if err := hq.orders.JSON(context.Background(), topic, alarm, transport.Options{}); err != nil {
+		hq.log.Error("cannot publish an alarm", "kind", kind, "error", err)
+	}
+}
+
+// address is where terminals and technicians connect.
+func (hq *headquarters) address() string {
+	if embedded, ok := hq.link.(*transport.Embedded); ok {
+		for _, name := range []string{"tcp", "tls", "ws"} {
+			if addr := embedded.Addr(name); addr != nil {
+				return addr.String()
+			}
+		}
+	}
+	if u, err := url.Parse(hq.cfg.MQTT.URL); err == nil {
+		return u.Host
+	}
+	return ""
+}

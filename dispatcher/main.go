@@ -1,0 +1,113 @@
+// Command dispatcher is headquarters: it takes orders, admits terminals,
+// collects results and publishes the report. See ARCHITECTURE.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"muster/dispatcher/internal/app"
+	"muster/dispatcher/internal/cli"
+)
+
+// version is set by the build.
+var version = "dev"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run executes one command line and returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := &cobra.Command{
+		Use:           "dispatcher",
+		Short:         "Muster headquarters: one order to every store, one honest report",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Version:       version,
+	}
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.AddCommand(serveCommand(), checkConfigCommand())
+	root.AddCommand(cli.Commands()...)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	if text := err.Error(); text != "" {
+		_, _ = fmt.Fprintln(stderr, "dispatcher:", text)
+	}
+	var coded interface{ ExitCode() int }
+	if errors.As(err, &coded) {
+		return coded.ExitCode()
+	}
+	return 2
+}
+
+func serveCommand() *cobra.Command {
+	var config string
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run headquarters until SIGTERM",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := app.Load(config)
+			if err != nil {
+				return err
+			}
+			log := newLogger(cmd.ErrOrStderr(), cfg.Log)
+			return app.Run(cmd.Context(), cfg, version, log, func(addr string) {
+				log.Info("headquarters is ready", "address", addr, "version", version)
+			})
+		},
+	}
+	cmd.Flags().StringVarP(&config, "config", "c", "", "configuration file (default: the embedded one, on loopback)")
+	return cmd
+}
+
+func checkConfigCommand() *cobra.Command {
+	var config string
+	cmd := &cobra.Command{
+		Use:   "check-config",
+		Short: "Read configuration, jobs and stores, and say what is wrong",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := app.Load(config)
+			if err != nil {
+				return err
+			}
+			found, err := app.Check(cfg)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "configuration is well: %d jobs, %d stores\n", found.Jobs, found.Stores)
+			return err
+		},
+	}
+	cmd.Flags().StringVarP(&config, "config", "c", "", "configuration file (default: the embedded one)")
+	return cmd
+}
+
+func newLogger(w io.Writer, cfg app.Log) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(cfg.Level)); err != nil {
+		level = slog.LevelInfo
+	}
+	options := &slog.HandlerOptions{Level: level}
+	if cfg.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
