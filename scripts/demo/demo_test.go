@@ -206,3 +206,22 @@ func TestColumnsCountsChineseAsTwo(t *testing.T) {
 		}
 	}
 }
+
+func TestMidnightIsWaitedOut(t *testing.T) {
+	t.Parallel()
+	for at, want := range map[string]time.Duration{
+		"2026-09-18T07:30:00+08:00": 0,
+		"2026-09-17T23:59:40+08:00": 0,
+		"2026-09-17T23:59:50+08:00": 10*time.Second + time.Millisecond,
+		"2026-09-18T00:00:00+08:00": 0,
+		"2026-11-01T23:59:59-08:00": time.Second + time.Millisecond, // the day after its 25-hour day began
+	} {
+		now, err := time.Parse(time.RFC3339, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := untilClear(shops(), now); err != nil || got != want {
+			t.Errorf("at %s: wait %s, %v; want %s", at, got, err, want)
+		}
+	}
+}

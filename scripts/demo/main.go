@@ -44,6 +44,10 @@ func run(ctx context.Context, out io.Writer) int {
 		_, _ = fmt.Fprintln(out, "demo: cannot find the work folder:", err)
 		return 1
 	}
+	if err := midnight(ctx, out); err != nil {
+		_, _ = fmt.Fprintln(out, "demo:", err)
+		return 1
+	}
 	s := &stage{out: out, work: work, began: time.Now(), shops: shops(), known: map[string]facts{}, happens: make(chan news, 1)}
 	found, err := s.play(ctx)
 	if err != nil {
@@ -66,4 +70,21 @@ func run(ctx context.Context, out io.Writer) int {
 	}
 	s.say("Logs of every program: %s", s.short(s.path("logs")))
 	return 1
+}
+
+// midnight waits it out if it is about to strike at one of the shops.
+func midnight(ctx context.Context, out io.Writer) error {
+	wait, err := untilClear(shops(), time.Now())
+	if err != nil || wait == 0 {
+		return err
+	}
+	_, _ = fmt.Fprintf(out, "It is almost midnight at a store; waiting %.0f s for its new day.\n", wait.Seconds())
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

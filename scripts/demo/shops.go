@@ -70,3 +70,23 @@ func (s shop) yesterday(now time.Time) (from, to time.Time, err error) {
 	y, m, d := now.In(loc).Date()
 	return time.Date(y, m, d-1, 0, 0, 0, 0, loc), time.Date(y, m, d, 0, 0, 0, 0, loc), nil
 }
+
+// midnightMargin is longer than the time between the furnishing of the shops
+// and the order, which must agree on what "yesterday" is.
+const midnightMargin = 15 * time.Second
+
+// untilClear is how long to wait so that midnight strikes at none of the shops
+// between their furnishing and the order; mostly 0.
+func untilClear(all []shop, now time.Time) (time.Duration, error) {
+	var wait time.Duration
+	for _, s := range all {
+		_, today, err := s.yesterday(now)
+		if err != nil {
+			return 0, err
+		}
+		if left := today.AddDate(0, 0, 1).Sub(now); left <= midnightMargin {
+			wait = max(wait, left+time.Millisecond)
+		}
+	}
+	return wait, nil
+}
