@@ -263,3 +263,22 @@ func TestWhatComesUnaskedIsTakenAndPaidFor(t *testing.T) {
 		}
 	})
 }
+
+func TestAnUploadThatIsInterruptedIsPaidForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, limits{inFlight: 8, perSecond: 1000, burst: 20_000})
+		d.run(1)
+		d.ready(0, 20_000)
+		d.calls()
+		d.Offline("S000", "pos")
+		d.ready(0, 20_000)
+		time.Sleep(19 * time.Second)
+		if got := d.calls(); len(got) != 1 {
+			t.Fatalf("called %v: the same bytes cannot pay twice", got)
+		}
+		time.Sleep(time.Second)
+		if got := d.calls(); len(got) != 2 {
+			t.Errorf("called %v", got)
+		}
+	})
+}
