@@ -1,0 +1,295 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"muster/internal/protocol"
+)
+
+// patience bounds every wait; nothing waits for it to pass.
+const patience = 60 * time.Second
+
+// bin is the folder of the programs that TestMain builds.
+var bin string
+
+func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+
+func buildAndRun(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "muster-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // best effort on the way out
+	bin = dir
+	_, here, _, _ := runtime.Caller(0)
+	build := exec.Command("go", "build", "-o", dir+string(os.PathSeparator), "./broker", "./dispatcher", "./edge-agent")
+	build.Dir = filepath.Join(filepath.Dir(here), "..", "..")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "cannot build the programs: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+// process is one running program whose output is kept for a failing test.
+type process struct {
+	t    *testing.T
+	name string
+	cmd  *exec.Cmd
+	done chan struct{}
+
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+func (p *process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.Write(b)
+}
+
+func (p *process) output() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.String()
+}
+
+// launch starts a program; it is killed at the end of the test at the latest.
+func launch(t *testing.T, name string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, name: filepath.Base(name), done: make(chan struct{})}
+	p.cmd = exec.Command(name, args...)
+	p.cmd.Stdout, p.cmd.Stderr = p, p
+	if err := p.cmd.Start(); err != nil {
+		t.Fatalf("cannot start %s: %v", name, err)
+	}
+	go func() {
+		_ = p.cmd.Wait() // its way of ending is the test's to judge
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() {
+			t.Logf("--- %s %s\n%s", p.name, strings.Join(args, " "), p.output())
+		}
+	})
+	return p
+}
+
+// kill is kill -9.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill() // it may have ended already
+	<-p.done
+}
+
+// terminate is SIGTERM; the program must end by itself.
+func (p *process) terminate() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		p.t.Fatal(err)
+	}
+	select {
+	case <-p.done:
+	case <-time.After(patience):
+		p.t.Fatalf("%s does not end on SIGTERM", p.name)
+	}
+}
+
+// site is one headquarters with its folder, and the address of its broker.
+type site struct {
+	t      *testing.T
+	dir    string
+	addr   string
+	config string
+	hq     *process
+}
+
+// newSite writes the configuration of a headquarters with the embedded broker,
+// or over the broker at external when that is not empty.
+func newSite(t *testing.T, stores []string, external string) *site {
+	t.Helper()
+	s := &site{t: t, dir: t.TempDir(), addr: external}
+	transport := "mqtt"
+	if external == "" {
+		s.addr, transport = freeAddr(t), "embedded"
+	}
+	register := "store_id,name,time_zone,labels\n"
+	for _, id := range stores {
+		register += id + ",门店 " + id + ",Asia/Shanghai,region=east\n"
+	}
+	s.write("stores.csv", register)
+	s.write("jobs/probe.yaml", `name: probe
+version: 1
+title: Probe
+title_zh: 探测
+input_schema: probe_input.json
+output_schema: probe_output.json
+policy:
+  attempts: 2
+  run_timeout: 30s
+  lease: 10s
+  barrier: 30s
+  makeup: 1h
+  retry_first: 100ms
+  retry_max: 1s
+columns:
+  - {name: marker, pointer: /marker, title: Marker, title_zh: 标记}
+`)
+	s.write("jobs/probe_input.json", `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object"}`)
+	s.write("jobs/probe_output.json", `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","required":["marker"]}`)
+	collect, err := os.ReadFile(filepath.Join("..", "..", "configs", "jobs", "collect_log.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.write("jobs/collect_log.yaml", string(collect))
+	s.config = s.write("dispatcher.yaml", fmt.Sprintf(`data_folder: data
+reports_folder: reports
+stores_file: stores.csv
+jobs_folder: jobs
+transport: %s
+broker:
+  listeners: {tcp: {address: "%s"}}
+mqtt:
+  url: mqtt://%s
+log: {level: debug}
+`, transport, s.addr, s.addr))
+	return s
+}
+
+// write puts a file below the site's folder and returns its path.
+func (s *site) write(name, text string) string {
+	s.t.Helper()
+	path := filepath.Join(s.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	return path
+}
+
+// serve starts headquarters and waits until it says that it is ready.
+func (s *site) serve() {
+	s.t.Helper()
+	s.hq = launch(s.t, filepath.Join(bin, "dispatcher"), "serve", "--config", s.config)
+	s.hq.awaitOutput("headquarters is ready")
+}
+
+func (p *process) awaitOutput(text string) {
+	p.t.Helper()
+	eventually(p.t, p.name+" saying "+text, func() bool {
+		select {
+		case <-p.done:
+			p.t.Fatalf("%s ended:\n%s", p.name, p.output())
+		default:
+		}
+		return strings.Contains(p.output(), text)
+	})
+}
+
+// agent starts the agent of a store's terminal pos1. extra is added to its
+// configuration.
+func (s *site) agent(store, extra string) *process {
+	s.t.Helper()
+	config := s.write("agents/"+store+"/edge-agent.yaml", fmt.Sprintf(`store: %q
+terminal: pos1
+time_zone: Asia/Shanghai
+broker:
+  url: mqtt://%s
+work_folder: work
+log: {level: debug, format: text}
+%s`, store, s.addr, extra))
+	return launch(s.t, filepath.Join(bin, "edge-agent"), "-config", config)
+}
+
+// mosquitto runs one of the stock tools to its end and returns what it printed.
+func (s *site) mosquitto(tool string, args ...string) string {
+	s.t.Helper()
+	path, err := exec.LookPath("mosquitto_" + tool)
+	if err != nil {
+		s.t.Skipf("mosquitto_%s is not installed", tool)
+	}
+	host, port, err := net.SplitHostPort(s.addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, path, append([]string{"-h", host, "-p", port, "-V", "5"}, args...)...).CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("mosquitto_%s %v: %v\n%s", tool, args, err, out)
+	}
+	return string(out)
+}
+
+// ask sends a request as the technician wang and returns the reply.
+func (s *site) ask(verb, payload string) protocol.Reply {
+	s.t.Helper()
+	out := s.mosquitto("rr", "-u", "wang", "-q", "1", "-t", "muster/v1/req/wang/"+verb, "-e", "muster/v1/rep/wang/e2e", "-m", payload)
+	var reply protocol.Reply
+	if err := protocol.Decode([]byte(out), protocol.MaxPayloadBytes, &reply); err != nil {
+		s.t.Fatalf("reply %q: %v", out, err)
+	}
+	return reply
+}
+
+// report waits for the JSON report of a revision and returns it with its path.
+func (s *site) report(runID string, revision int) (protocol.Report, string) {
+	s.t.Helper()
+	pattern := filepath.Join(s.dir, "reports", "*", "*", fmt.Sprintf("*_%s_r%d_manifest.json", runID, revision))
+	var manifests []string
+	eventually(s.t, fmt.Sprintf("revision %d of run %s", revision, runID), func() bool {
+		manifests, _ = filepath.Glob(pattern)
+		return len(manifests) == 1
+	})
+	path := strings.TrimSuffix(manifests[0], "_manifest.json") + ".json"
+	data, err := os.ReadFile(path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var report protocol.Report
+	if err := json.Unmarshal(data, &report); err != nil {
+		s.t.Fatal(err)
+	}
+	return report, path
+}
+
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // only its address was wanted
+	return l.Addr().String()
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(patience)
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("%s did not come about", what)
+		}
+	}
+}
