@@ -145,6 +145,7 @@ func (a *Admission) finish(ctx context.Context, p *admission, now time.Time) {
 		a.mu.Unlock()
 	}
 	switch {
+	case p.err != nil && ctx.Err() != nil: // headquarters stops; if it is committed, the next start finds it
 	case p.err != nil:
 		a.log.Error("a grant could not be committed; the terminal will claim again",
 			"task_id", p.claim.key.task, "store_id", who.store, "terminal_id", who.id, "error", p.err)
