@@ -41,9 +41,9 @@ func (e *exit) Error() string { return e.text }
 // ExitCode is what the program returns to the shell.
 func (e *exit) ExitCode() int { return e.code }
 
-// Commands returns run, cancel, status and jobs, new ones on each call.
+// Commands returns run, cancel, status, jobs and health, new ones on each call.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{runCommand(), cancelCommand(), statusCommand(), jobsCommand()}
+	return []*cobra.Command{runCommand(), cancelCommand(), statusCommand(), jobsCommand(), healthCommand()}
 }
 
 // access says how to reach headquarters.
