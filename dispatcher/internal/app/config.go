@@ -3,6 +3,7 @@ package app
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -85,8 +86,9 @@ func Load(path string) (Config, error) {
 		if file, err = settings.Load(path, &cfg); err != nil {
 			return Config{}, err
 		}
-		for _, p := range []*string{&cfg.DataFolder, &cfg.ReportsFolder, &cfg.StoresFile, &cfg.JobsFolder,
-			&cfg.MQTT.PasswordFile, &cfg.MQTT.CAFile, &cfg.Broker.UsersFile} {
+		own := []*string{&cfg.DataFolder, &cfg.ReportsFolder, &cfg.StoresFile, &cfg.JobsFolder,
+			&cfg.MQTT.PasswordFile, &cfg.MQTT.CAFile}
+		for _, p := range append(own, cfg.Broker.Files()...) {
 			*p = settings.Resolve(path, *p)
 		}
 	}
@@ -116,7 +118,12 @@ func (c Config) check(file *settings.File) error {
 func (c Config) checkTransport(file *settings.File) error {
 	switch c.Transport {
 	case TransportEmbedded:
-		return nil
+		var field *server.FieldError
+		err := c.Broker.Validate()
+		if errors.As(err, &field) {
+			return file.Errorf("$.broker."+field.Key, "%s", field.Problem)
+		}
+		return err
 	case TransportMQTT:
 	default:
 		return file.Errorf("$.transport", "%q is not known; write embedded or mqtt", c.Transport)
@@ -136,8 +143,8 @@ func (c Config) checkLimits(file *settings.File) error {
 	switch {
 	case a.MaxRunning < 1 || a.MaxRunning > 1_000_000:
 		return file.Errorf("$.admission.max_running", "%d is out of range; write 1 to 1000000", a.MaxRunning)
-	case a.GrantsPerSecond <= 0:
-		return file.Errorf("$.admission.grants_per_second", "%v is out of range; write a number above 0", a.GrantsPerSecond)
+	case !(a.GrantsPerSecond > 0 && a.GrantsPerSecond <= 1_000_000): // NaN is in no range
+		return file.Errorf("$.admission.grants_per_second", "%v is out of range; write a number above 0, at most 1000000", a.GrantsPerSecond)
 	case a.GrantBurst < 1:
 		return file.Errorf("$.admission.grant_burst", "%d is out of range; write 1 or more", a.GrantBurst)
 	case b.InFlight < 1 || b.InFlight > 10_000:

@@ -1,0 +1,63 @@
+package app_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"muster/dispatcher/internal/app"
+)
+
+func TestTheShippedConfigurationIsTheEmbeddedOne(t *testing.T) {
+	t.Parallel()
+	embedded, err := app.Load("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shipped, err := app.Load("../../../configs/dispatcher.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if embedded.Admission != shipped.Admission || embedded.Collection != shipped.Collection || embedded.TopicRoot != shipped.TopicRoot {
+		t.Errorf("embedded %+v, shipped %+v", embedded, shipped)
+	}
+	found, err := app.Check(embedded)
+	if err != nil || found.Jobs < 1 || found.Stores < 12 {
+		t.Errorf("found %+v, %v", found, err)
+	}
+}
+
+func TestLoadRefusesWithFileLineAndKey(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct{ text, want string }{
+		"unknown key":     {"data_folder: d\nreport_folder: r\n", `2: unknown field "report_folder"`},
+		"root":            {"topic_root: muster/#\n", `1: topic_root: "muster/#" is not a topic root`},
+		"zone":            {"time_zone: Shanghai\n", `1: time_zone: "Shanghai" is no IANA time zone`},
+		"transport":       {"transport: kafka\n", `1: transport: "kafka" is not known`},
+		"broker address":  {"broker:\n  listeners: {tcp: {address: 1883}}\n", "2: broker.listeners.tcp.address: must be a text"},
+		"open to all":     {"broker:\n  listeners:\n    tcp:\n      address: 0.0.0.0:1883\n", `4: broker.listeners.tcp.address: "0.0.0.0:1883" is not a loopback address`},
+		"url":             {"transport: mqtt\nmqtt:\n  url: localhost\n", `3: mqtt.url: "localhost" is no broker address`},
+		"user":            {"transport: mqtt\nmqtt: {user: a b}\n", `2: mqtt.user: "a b" is no user name`},
+		"cap":             {"admission: {max_running: 0}\n", "1: admission.max_running: 0 is out of range"},
+		"fraction":        {"admission: {max_running: 1.5}\n", "1: admission.max_running: must be a whole number"},
+		"rate":            {"admission: {grants_per_second: -1}\n", "1: admission.grants_per_second: -1 is out of range"},
+		"rate not number": {"admission: {grants_per_second: .nan}\n", "1: admission.grants_per_second: NaN is out of range"},
+		"burst":           {"collection:\n  burst_bytes: 1000\n", "2: collection.burst_bytes: 1000 is out of range"},
+		"log level":       {"log: {level: loud}\n", `1: log.level: "loud" is not known`},
+		"no folder":       {"data_folder: \"\"\n", "1: data_folder: is required"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "dispatcher.yaml")
+			if err := os.WriteFile(path, []byte(tc.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := app.Load(path)
+			if err == nil || !strings.HasPrefix(err.Error(), path+":"+tc.want) {
+				t.Errorf("got %v, want %s:%s", err, path, tc.want)
+			}
+		})
+	}
+}
