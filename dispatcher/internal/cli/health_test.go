@@ -10,12 +10,9 @@ import (
 func TestHealthAsksHeadquarters(t *testing.T) {
 	t.Parallel()
 	hq := setup(t)
-	for want, args := range map[string][]string{
-		"headquarters answers\n": {"health"},
-		"the broker answers\n":   {"health", "--broker-only"},
-	} {
-		if out, errs, code := hq.shell(args...); code != 0 || out != want {
-			t.Errorf("%v: code %d, %q, %q; want %q", args, code, out, errs, want)
+	for _, args := range [][]string{{"health"}, {"health", "--broker-only"}} {
+		if out, errs, code := hq.shell(args...); code != 0 || out+errs != "" {
+			t.Errorf("%v: code %d, %q, %q; want 0 and not a word", args, code, out, errs)
 		}
 	}
 }
