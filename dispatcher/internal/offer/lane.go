@@ -122,9 +122,3 @@ func (l *lane) failed() <-chan struct{} {
 	defer l.mu.Unlock()
 	return l.downC
 }
-
-func (l *lane) isFailing() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.down
-}

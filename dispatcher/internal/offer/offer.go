@@ -232,10 +232,6 @@ func (o *Offers) publishList(ctx context.Context, wanted list) error {
 // transaction open, does not wait for the broker.
 func (o *Offers) pass(ctx context.Context, t store.Task) error {
 	l := o.lane(t.StoreID)
-	if l.isFailing() {
-		l.mark(t.StoreID, t.TaskID, false)
-		return nil
-	}
 	select {
 	case o.room <- struct{}{}:
 	case <-l.failed():

@@ -35,6 +35,7 @@ type desk struct {
 type tasks struct {
 	*store.Store
 	listed func(taskID string)
+	ended  atomic.Int64 // lists that were read to their end
 }
 
 func (s *tasks) OpenTasks(ctx context.Context, runID, storeID string) iter.Seq2[store.Task, error] {
@@ -47,6 +48,7 @@ func (s *tasks) OpenTasks(ctx context.Context, runID, storeID string) iter.Seq2[
 				return
 			}
 		}
+		s.ended.Add(1)
 	}
 }
 
@@ -191,6 +193,53 @@ func TestATaskThatIsSettledWhileTheListIsReadEndsWithdrawn(t *testing.T) {
 	})
 }
 
+// gated holds every offer back until it is opened.
+type gated struct {
+	*transport.Sender
+	gate chan struct{}
+}
+
+func (g gated) JSON(ctx context.Context, topic string, v any, opts transport.Options) error {
+	<-g.gate
+	return g.Sender.JSON(ctx, topic, v, opts)
+}
+
+func TestWhatMovesWhileItWaitsIsLookedAtAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &desk{t: t}
+		d.Bench = steptest.New(t, func(changes []store.Change) { d.Changed(changes) })
+		g := gated{d.Sender, make(chan struct{})}
+		d.Offers = offer.New(offer.Config{Tasks: d.Store, Sender: g, Online: func(string) bool { return false }, Now: time.Now, Logger: d.Logger})
+		if err := d.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		defer d.Offers.Stop()
+		d.Create("r", 100, steptest.Policy())
+		synctest.Wait() // all lanes hold one offer, the others wait as the list saw them
+		for i := range 100 {
+			d.grant(i)
+			d.settle(i, 1, task.Fail, time.Now().Add(time.Second))
+		}
+		close(g.gate)
+		for i := range 100 {
+			if o := d.retained(i); o == nil || o.Status != task.Failed || o.Attempt != 1 {
+				t.Fatalf("store %d is offered %+v", i, o)
+			}
+		}
+	})
+}
+
+func TestMoreTasksThanWaitAtOnceAreAllOffered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, "")
+		d.Create("r", 5000, steptest.Policy())
+		synctest.Wait()
+		if got := len(d.Broker.Sent()); got != 5000 {
+			t.Errorf("%d of 5000 are offered", got)
+		}
+	})
+}
+
 func TestAtStartEverythingOpenIsOfferedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "muster.db")
@@ -244,6 +293,27 @@ func TestABrokerThatIsDownLosesNothing(t *testing.T) {
 		}
 		if len(withdrawn) != 3 || len(offered) != 47 || offered[topic(1)] {
 			t.Errorf("%d withdrawn, %d offered", len(withdrawn), len(offered))
+		}
+	})
+}
+
+func TestAListDoesNotWaitForABrokerThatIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, "")
+		synctest.Wait()
+		d.Broker.Break(errors.New("down"))
+		before := d.tasks.ended.Load()
+		d.Create("r", 5000, steptest.Policy())
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if d.tasks.ended.Load() == before {
+			t.Error("the list holds the store's read transaction open")
+		}
+		d.Broker.Break(nil)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := len(d.Broker.Sent()); got != 5000 {
+			t.Errorf("%d of 5000 are offered", got)
 		}
 	})
 }
