@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,7 +28,7 @@ type desk struct {
 // leases lets a test act between the end of a lease and its commit.
 type leases struct {
 	*store.Store
-	beforeExpiry func()
+	beforeExpiry atomic.Pointer[func()]
 	ghosts       []store.Running // said to run, beside what does
 }
 
@@ -37,8 +38,8 @@ func (l *leases) ListRunning(ctx context.Context) ([]store.Running, error) {
 }
 
 func (l *leases) Settle(ctx context.Context, a store.Answer, now time.Time) (store.Settled, error) {
-	if l.beforeExpiry != nil {
-		l.beforeExpiry()
+	if act := l.beforeExpiry.Load(); act != nil {
+		(*act)()
 	}
 	return l.Store.Settle(ctx, a, now)
 }

@@ -123,11 +123,12 @@ func TestAResultBetweenTheEndOfALeaseAndItsUpdateStays(t *testing.T) {
 		d.claim("r", 0)
 		d.grants()
 		d.progress("r", 0, 1)
-		d.leases.beforeExpiry = func() {
+		answer := func() {
 			if got := d.answer("r", 0, 1, task.Succeed); !got.Applied {
 				t.Errorf("the result was not taken: %+v", got)
 			}
 		}
+		d.leases.beforeExpiry.Store(&answer)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if got := d.Task("r-S000").State; got != (task.State{Status: task.Succeeded, Attempt: 1, Settled: true}) {
