@@ -282,3 +282,26 @@ func TestAnUploadThatIsInterruptedIsPaidForAgain(t *testing.T) {
 		}
 	})
 }
+
+func TestAnotherTerminalCannotTakeTheHoldersTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, limits{inFlight: 1, burst: 1})
+		d.run(2)
+		d.ready(0, 20_000)
+		d.ready(1, 20_000)
+		d.calls()
+		from := steptest.From(1, protocol.KindReady)
+		from.Terminal = "other"
+		m := protocol.Ready{TaskID: "r-S001", Attempt: 1, Bytes: 30_000, SHA256: digest("other")}
+		if err := d.HandleReady(t.Context(), from, steptest.Message(m)); err != nil {
+			t.Fatal(err)
+		}
+		if got := d.lastReceipt(); got != "refused STALE" {
+			t.Errorf("receipt: %s", got)
+		}
+		d.send(0, success(0, 1, large(20_000)))
+		if got := fmt.Sprint(d.calls()); got != "[S000 S001]" {
+			t.Errorf("called %s", got)
+		}
+	})
+}

@@ -96,6 +96,13 @@ func (l *line) remove(u upload) (was bool) {
 	return false
 }
 
+// removeOf is remove for what the terminal itself announced.
+func (l *line) removeOf(who terminal, u upload) {
+	if e := l.entries[u]; e != nil && e.who == who {
+		l.remove(u)
+	}
+}
+
 func (l *line) leave(e *announced) {
 	if at, found := slices.BinarySearchFunc(l.waiting, e, goesBefore); found {
 		l.waiting = slices.Delete(l.waiting, at, at+1)

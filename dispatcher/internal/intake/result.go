@@ -116,7 +116,7 @@ func (i *Intake) count(a arrival, v verdict) {
 // if this very answer is stored, else with why it changes nothing.
 func (i *Intake) past(ctx context.Context, a arrival, t store.Task) error {
 	i.mu.Lock()
-	i.line.remove(upload{a.message.TaskID, a.message.Attempt})
+	i.line.removeOf(a.who, upload{a.message.TaskID, a.message.Attempt})
 	i.signal()
 	i.mu.Unlock()
 	if a.message.Outcome == protocol.AnswerCancelled && t.State.Status == task.Cancelled {
