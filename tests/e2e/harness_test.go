@@ -34,7 +34,7 @@ func buildAndRun(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // best effort on the way out
+	defer os.RemoveAll(dir)
 	bin = dir
 	_, here, _, _ := runtime.Caller(0)
 	build := exec.Command("go", "build", "-o", dir+string(os.PathSeparator), "./broker", "./dispatcher", "./edge-agent")
@@ -276,7 +276,7 @@ func freeAddr(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() //nolint:errcheck // only its address was wanted
+	defer l.Close()
 	return l.Addr().String()
 }
 

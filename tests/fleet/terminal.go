@@ -165,14 +165,13 @@ func (t *Terminal) receive(m Message) {
 	if !ok {
 		return
 	}
-	switch addr.Kind {
-	case protocol.KindOffer:
+	if addr.Kind == protocol.KindOffer {
 		t.offered(addr.Task, m.Payload)
-	case protocol.KindOrders:
-		var order protocol.Order
-		if protocol.Decode(m.Payload, protocol.MaxPayloadBytes, &order) == nil {
-			t.ordered(order)
-		}
+		return
+	}
+	var order protocol.Order
+	if addr.Kind == protocol.KindOrders && protocol.Decode(m.Payload, protocol.MaxPayloadBytes, &order) == nil {
+		t.ordered(order)
 	}
 }
 

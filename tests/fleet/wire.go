@@ -38,7 +38,6 @@ type Conn struct {
 	out    bytes.Buffer
 	nextID uint16
 	acks   map[uint16]chan packets.Packet
-	closed bool
 	done   chan struct{}
 }
 
@@ -84,7 +83,7 @@ func (c *Conn) connect(ctx context.Context, who Login) error {
 		pk.Connect.WillFlag, pk.Connect.WillQos, pk.Connect.WillRetain = true, 1, will.Retain
 		pk.Connect.WillTopic, pk.Connect.WillPayload = will.Topic, will.Payload
 	}
-	if err := c.write(func(b *bytes.Buffer) error { return pk.ConnectEncode(b) }); err != nil {
+	if err := c.write(pk.ConnectEncode); err != nil {
 		return err
 	}
 	r := bufio.NewReaderSize(c.net, readBuffer)
@@ -113,7 +112,7 @@ func (c *Conn) Subscribe(ctx context.Context, filters ...string) error {
 	pk.PacketID = c.packetID()
 	c.acks[pk.PacketID] = answer
 	c.mu.Unlock()
-	if err := c.write(func(b *bytes.Buffer) error { return pk.SubscribeEncode(b) }); err != nil {
+	if err := c.write(pk.SubscribeEncode); err != nil {
 		return err
 	}
 	select {
@@ -154,12 +153,12 @@ func (c *Conn) Send(m Outgoing) error {
 		FixedHeader: packets.FixedHeader{Type: packets.Publish, Qos: 1, Retain: m.Retain},
 		Properties:  packets.Properties{ResponseTopic: m.ResponseTopic, CorrelationData: m.CorrelationData},
 		Mods:        packets.Mods{AllowResponseInfo: true}}
-	return c.write(func(b *bytes.Buffer) error { return pk.PublishEncode(b) })
+	return c.write(pk.PublishEncode)
 }
 
 // Close cuts the connection without a DISCONNECT and waits for the reader.
 func (c *Conn) Close() {
-	c.net.Close() //nolint:errcheck // cutting is the purpose
+	c.net.Close()
 	<-c.done
 }
 
@@ -203,7 +202,7 @@ func (c *Conn) read(r *bufio.Reader) {
 			c.receive(Message{Topic: pk.TopicName, Payload: pk.Payload, Retained: pk.FixedHeader.Retain})
 			if pk.FixedHeader.Qos == 1 {
 				ack := packets.Packet{ProtocolVersion: 5, PacketID: pk.PacketID, FixedHeader: packets.FixedHeader{Type: packets.Puback}}
-				if c.write(func(b *bytes.Buffer) error { return ack.PubackEncode(b) }) != nil {
+				if c.write(ack.PubackEncode) != nil {
 					return
 				}
 			}
@@ -223,7 +222,7 @@ func (c *Conn) read(r *bufio.Reader) {
 
 func (c *Conn) ping() {
 	pk := packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Pingreq}}
-	_ = c.write(func(b *bytes.Buffer) error { return pk.PingreqEncode(b) }) // a dead connection ends the reader
+	_ = c.write(pk.PingreqEncode) // a dead connection ends the reader
 }
 
 func readPacket(r *bufio.Reader) (packets.Packet, error) {

@@ -43,7 +43,7 @@ func main() {
 }
 
 func measure(ctx context.Context, o options) (err error) {
-	s, err := newSite(o)
+	s, err := newSite(ctx, o)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ type site struct {
 	summaries chan protocol.Summary
 }
 
-func newSite(o options) (*site, error) {
+func newSite(ctx context.Context, o options) (*site, error) {
 	dir, err := os.MkdirTemp("", "muster-load-")
 	if err != nil {
 		return nil, err
@@ -49,13 +49,14 @@ func newSite(o options) (*site, error) {
 	}
 	s := &site{o: o, dir: dir, topics: topics,
 		offered: make(chan time.Time, o.terminals), summaries: make(chan protocol.Summary, 64)}
-	return s, s.configure()
+	return s, s.configure(ctx)
 }
 
 // configure writes a headquarters with every limit out of the way but the
 // machine's.
-func (s *site) configure() error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func (s *site) configure(ctx context.Context) error {
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func (s *site) configure() error {
 func storeID(i int) string { return fmt.Sprintf("S%06d", i) }
 
 func (s *site) start(ctx context.Context) error {
-	s.hq = exec.Command(s.o.dispatcher, "serve", "--config", filepath.Join(s.dir, "dispatcher.yaml"))
+	s.hq = exec.CommandContext(context.WithoutCancel(ctx), s.o.dispatcher, "serve", "--config", filepath.Join(s.dir, "dispatcher.yaml"))
 	s.hq.Stdout, s.hq.Stderr = &s.log, &s.log
 	if err := s.hq.Start(); err != nil {
 		return fmt.Errorf("cannot start headquarters: %w", err)
@@ -200,7 +201,7 @@ func peakMiB(pid int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer f.Close() //nolint:errcheck // only read from
+	defer f.Close()
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		var kib int

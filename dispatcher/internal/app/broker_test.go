@@ -21,7 +21,7 @@ func startBroker(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := broker.Stop(context.Background()); err != nil {
+		if err := broker.Stop(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
 	})

@@ -301,7 +301,6 @@ func TestRestartPicksEverythingUp(t *testing.T) {
 		run := tech.run(`{"requestId":"once","job":"probe","stores":"all","barrierSeconds":8}`)
 		hq.restart()
 		hq.terminal("A", fleet.Options{Execute: value("1")})
-		tech = hq.technician("wang")
 		hq.restart()
 		hq.terminal("A", fleet.Options{Execute: value("1")})
 		tech = hq.technician("wang")

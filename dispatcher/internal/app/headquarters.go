@@ -54,7 +54,7 @@ func (hq *headquarters) wire() error {
 	}
 	hq.queue = transport.NewQueue(hq.link, hq.log)
 	hq.sender = transport.NewSender(hq.link, hq.topics, time.Now)
-	hq.orders = transport.NewSender(hq.queue, hq.topics, time.Now)
+	hq.orders = hq.sender.Through(hq.queue)
 	hq.wireAdmission()
 	if err := hq.wireReports(); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (hq *headquarters) wireAdmission() {
 		Online: func(storeID string) bool { return hq.presence.Online(storeID) },
 	})
 	hq.presence = presence.New(presence.Config{
-		Terminals: hq.store, Tasks: hq.store, Sender: hq.orders, Now: time.Now, Logger: hq.log,
+		Terminals: hq.store, Tasks: hq.store, Sender: hq.sender, Orders: hq.orders, Now: time.Now, Logger: hq.log,
 		Listeners: []presence.Listener{hq.grant, hq.intake}, Republish: hq.offer.Republish,
 		Announce: hq.cfg.Transport == TransportEmbedded,
 	})
