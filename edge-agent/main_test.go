@@ -91,7 +91,7 @@ work_folder: data
 executors:
   - type: stubborn
     version: 1
-    command: [/bin/sh, -c, "trap '' TERM; while :; do echo x >> %s; sleep 0.05; done"]
+    command: [/bin/sh, -c, "trap '' TERM; i=0; while [ $i -lt 600 ]; do i=$((i+1)); echo x >> %s; sleep 0.05; done"]
 `, hq.broker.Addr("tcp"), alive)
 	path := filepath.Join(folder, "agent.yaml")
 	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {

@@ -150,6 +150,12 @@ func TestWithdrawnOfferIsDropped(t *testing.T) {
 		b.claims()
 		b.grant("t2", 1)
 		b.withdraw("t2") // what runs goes on
+		// A grant that waits for a place goes with its offer, and a late copy of
+		// the offer does not bring it back.
+		b.offer("t3")
+		b.grant("t3", 1)
+		b.withdraw("t3")
+		b.offer("t3")
 		sleep(11 * time.Second)
 		b.result()
 		b.wantMarks("t2/1")
