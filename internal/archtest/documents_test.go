@@ -186,10 +186,16 @@ func undocumented(pages string, names []string) (missing []string) {
 func TestDependenciesAreAccountedFor(t *testing.T) {
 	t.Parallel()
 	files := os.DirFS(root)
-	page := read(t, files, "docs/dependencies.md")
-	for _, dependency := range directDependencies(read(t, files, "go.mod")) {
-		if !strings.Contains(page, "`"+dependency+"`") {
+	page, mod := read(t, files, "docs/dependencies.md"), read(t, files, "go.mod")
+	for _, dependency := range directDependencies(mod) {
+		if !strings.Contains(page, "\n### `"+dependency+"` (") {
 			t.Errorf("docs/dependencies.md does not say why %s is here", dependency)
+		}
+	}
+	for line := range strings.Lines(page) {
+		entry, ok := strings.CutPrefix(line, "### `")
+		if module, _, _ := strings.Cut(entry, "`"); ok && !strings.Contains(mod, module+" v") {
+			t.Errorf("docs/dependencies.md accounts for %s, which is gone", module)
 		}
 	}
 }
