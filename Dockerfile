@@ -15,6 +15,8 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
 
 FROM scratch
 COPY --from=build /out/ /
+# The system's certificates, for mqtts without a ca_file.
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 # A volume takes its owner from the folder that it covers.
 COPY --from=build --chown=10001:10001 /empty /var/lib/muster
 COPY --from=build --chown=10001:10001 /empty /var/lib/muster-reports
