@@ -11,7 +11,8 @@ const csvRules = "CSV (RFC 4180), UTF-8 with byte order mark, CRLF, one header l
 	"A line of a text cell that a spreadsheet would run as a formula or turn into another value " +
 	"(007, 1E5, 06-8108, =1+1) carries one apostrophe in front, and so does a line that starts with an apostrophe: " +
 	"taking one leading apostrophe from each line of a cell gives the exact text back. " +
-	"Plain numbers such as -5 and -2.50 stand as they are; numbers in job columns keep the digits that the terminal sent."
+	"So does an id or a name that ends in the zero of a decimal (1.10), which a spreadsheet would drop. " +
+	"Other plain numbers such as -5 and -2.50 stand as they are; numbers in job columns keep the digits that the terminal sent."
 
 // The patterns of text that a spreadsheet takes for something else.
 var (
@@ -20,6 +21,8 @@ var (
 	plainNumber = regexp.MustCompile(`^-?((0|[1-9]\d{0,14})|(0|[1-9]\d{0,8})\.\d{1,6})$`)
 	// numberLike holds nothing but what numbers, dates and times are made of.
 	numberLike = regexp.MustCompile(`^\d[\d.,:/\\ eE+\-%年月日时時分秒]*([AaPp][Mm]?)?$`)
+	// endsInZero is a plain number that a spreadsheet shows shorter.
+	endsInZero = regexp.MustCompile(`^-?\d+\.\d*0$`)
 	monthLike  = regexp.MustCompile(`(?i)^(\d{1,4}[ ./-]*)?(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*([ ./,-]*\d{1,4})*$`)
 	wordLike   = regexp.MustCompile(`(?i)^(true|false)$`)
 )
@@ -44,6 +47,15 @@ func textCell(s string) string {
 		s = s[rest:]
 	}
 	return b.String()
+}
+
+// nameCell is textCell for ids and names. They are no amounts, so that 1.10 must
+// not become 1.1, which may be another store.
+func nameCell(s string) string {
+	if endsInZero.MatchString(s) {
+		return "'" + s
+	}
+	return textCell(s)
 }
 
 func guard(line string) string {

@@ -58,7 +58,9 @@ type csvWriter struct {
 
 func (c *csvWriter) row(row protocol.StoreRow) {
 	e := row.Evidence
-	for _, text := range []string{row.StoreID, row.Name, string(row.Outcome), string(row.Reason), string(row.AtBarrier)} {
+	c.cell(nameCell(row.StoreID))
+	c.cell(nameCell(row.Name))
+	for _, text := range []string{string(row.Outcome), string(row.Reason), string(row.AtBarrier)} {
 		c.cell(textCell(text))
 	}
 	c.cell(strconv.FormatBool(row.Late))
@@ -69,9 +71,9 @@ func (c *csvWriter) row(row protocol.StoreRow) {
 	c.cell(strconv.Itoa(e.Attempts))
 	c.cell(strconv.Itoa(e.AttemptsOf))
 	c.cell(intCell(e.ClockSkewMs))
-	for _, text := range []string{row.TerminalID, row.TaskID, string(row.Status)} {
-		c.cell(textCell(text))
-	}
+	c.cell(nameCell(row.TerminalID))
+	c.cell(nameCell(row.TaskID))
+	c.cell(textCell(string(row.Status)))
 	c.cell(strconv.Itoa(row.Attempt))
 	c.cell(strconv.FormatInt(row.Bytes, 10))
 	c.cell(textCell(row.SHA256))
