@@ -207,14 +207,18 @@ func (p *process) awaitOutput(text string) {
 // configuration.
 func (s *site) agent(store, extra string) *process {
 	s.t.Helper()
+	return s.agentWith(store, fmt.Sprintf("broker: {url: \"mqtt://%s\"}\n", s.addr)+extra)
+}
+
+// agentWith is agent, with the way to the broker in the settings.
+func (s *site) agentWith(store, settings string) *process {
+	s.t.Helper()
 	config := s.write("agents/"+store+"/edge-agent.yaml", fmt.Sprintf(`store: %q
 terminal: pos1
 time_zone: Asia/Shanghai
-broker:
-  url: mqtt://%s
 work_folder: work
 log: {level: debug, format: text}
-%s`, store, s.addr, extra))
+%s`, store, settings))
 	return launch(s.t, filepath.Join(bin, "edge-agent"), "-config", config)
 }
 
