@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // checkSpelling refuses members that encoding/json would take for a field of t
@@ -25,7 +26,7 @@ func spelling(doc []byte, t reflect.Type, path string) error {
 	case reflect.Struct:
 		return spellingOfMembers(doc, path, fieldsOf(t), nil)
 	case reflect.Map:
-		return spellingOfMembers(doc, path, nil, t.Elem())
+		return spellingOfMembers(doc, path, fields{}, t.Elem())
 	case reflect.Slice, reflect.Array:
 		return spellingOfItems(doc, t.Elem(), path)
 	default:
@@ -47,21 +48,17 @@ func spellingOfItems(doc []byte, item reflect.Type, path string) error {
 	return nil
 }
 
-func spellingOfMembers(doc []byte, path string, fields map[string]reflect.Type, elem reflect.Type) error {
+func spellingOfMembers(doc []byte, path string, own fields, elem reflect.Type) error {
 	if elem != nil && !holdsStruct(elem) {
 		return nil
 	}
 	var members map[string]json.RawMessage
 	_ = json.Unmarshal(doc, &members) // the wrong type is found when the value is decoded
-	folded := make(map[string]string, len(fields))
-	for name := range fields {
-		folded[fold(name)] = name
-	}
 	for name, value := range members {
 		t := elem
 		if elem == nil {
-			known, isField := fields[name]
-			if meant, near := folded[fold(name)]; !isField && near {
+			known, isField := own.byName[name]
+			if meant, near := own.folded[fold(name)]; !isField && near {
 				return badJSON(path, "the member "+strconv.Quote(clip(name))+" must be spelled "+strconv.Quote(meant),
 					"字段 "+strconv.Quote(clip(name))+" 应写作 "+strconv.Quote(meant), "names are case-sensitive")
 			}
@@ -82,9 +79,24 @@ func holdsStruct(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct
 }
 
-// fieldsOf lists the member names of a struct, embedded ones included.
-func fieldsOf(t reflect.Type) map[string]reflect.Type {
-	fields := map[string]reflect.Type{}
+// fields are the members that a struct knows: their types by name, and their
+// names by folded name.
+type fields struct {
+	byName map[string]reflect.Type
+	folded map[string]string
+}
+
+// fieldsByType remembers fieldsOf, which depends on the type alone.
+var fieldsByType sync.Map
+
+// fieldsOf lists the members of a struct, embedded ones included.
+func fieldsOf(t reflect.Type) fields {
+	if known, ok := fieldsByType.Load(t); ok {
+		if own, ok := known.(fields); ok {
+			return own
+		}
+	}
+	own := fields{byName: map[string]reflect.Type{}, folded: map[string]string{}}
 	for _, f := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if !f.IsExported() || name == "-" || (f.Anonymous && name == "") {
@@ -93,7 +105,8 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 		if name == "" {
 			name = f.Name
 		}
-		fields[name] = f.Type
+		own.byName[name], own.folded[fold(name)] = f.Type, name
 	}
-	return fields
+	fieldsByType.Store(t, own)
+	return own
 }

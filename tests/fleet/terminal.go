@@ -180,11 +180,11 @@ func (t *Terminal) offered(taskID string, payload []byte) {
 		t.observe("withdrawn", protocol.Order{TaskID: taskID})
 		return
 	}
+	t.observe("offer", protocol.Order{TaskID: taskID})
 	var offer protocol.Offer
 	if protocol.Decode(payload, protocol.MaxPayloadBytes, &offer) != nil {
 		return
 	}
-	t.observe("offer", protocol.Order{TaskID: taskID, Attempt: offer.Attempt})
 	t.mu.Lock()
 	h := t.tasks[taskID]
 	if h == nil {

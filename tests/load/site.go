@@ -34,6 +34,8 @@ type site struct {
 	fleet  []*fleet.Terminal
 	tech   *fleet.Conn
 
+	mu        sync.Mutex
+	seen      map[string]bool // tasks whose offer has come once
 	offered   chan time.Time
 	summaries chan protocol.Summary
 }
@@ -48,7 +50,7 @@ func newSite(ctx context.Context, o options) (*site, error) {
 		return nil, err
 	}
 	s := &site{o: o, dir: dir, topics: topics,
-		offered: make(chan time.Time, o.terminals), summaries: make(chan protocol.Summary, 64)}
+		seen: map[string]bool{}, offered: make(chan time.Time, o.terminals), summaries: make(chan protocol.Summary, 64)}
 	return s, s.configure(ctx)
 }
 
@@ -130,28 +132,38 @@ func (s *site) receive(m fleet.Message) {
 // connect brings every terminal up.
 func (s *site) connect(ctx context.Context) error {
 	result := json.RawMessage(`{"value":"` + strings.Repeat("x", max(0, s.o.bytes-12)) + `"}`)
-	var mu sync.Mutex
 	var group errgroup.Group
 	group.SetLimit(64)
 	for i := range s.o.terminals {
 		group.Go(func() error {
 			term, err := fleet.Start(ctx, fleet.Options{Addr: s.addr, Topics: s.topics, Store: storeID(i), Terminal: "pos1", Delay: s.o.work,
 				Execute: func(protocol.Offer, int) fleet.Reply { return fleet.Reply{Result: result} },
-				Observe: func(kind string, _ protocol.Order) {
-					if kind == "offer" {
-						s.offered <- time.Now()
-					}
-				}})
+				Observe: s.observe})
 			if err != nil {
 				return fmt.Errorf("terminal %d: %w", i, err)
 			}
-			mu.Lock()
+			s.mu.Lock()
 			s.fleet = append(s.fleet, term)
-			mu.Unlock()
+			s.mu.Unlock()
 			return nil
 		})
 	}
 	return group.Wait()
+}
+
+// observe notes when the first offer of a task comes.
+func (s *site) observe(kind string, o protocol.Order) {
+	if kind != "offer" {
+		return
+	}
+	now := time.Now()
+	s.mu.Lock()
+	first := !s.seen[o.TaskID]
+	s.seen[o.TaskID] = true
+	s.mu.Unlock()
+	if first {
+		s.offered <- now
+	}
 }
 
 // run triggers one run and waits for its report.
