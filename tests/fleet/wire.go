@@ -3,6 +3,7 @@ package fleet
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,9 +42,10 @@ type Conn struct {
 	done   chan struct{}
 }
 
-// Login is how a Conn introduces itself: the user name is the client id too.
+// Login is how a Conn introduces itself.
 type Login struct {
 	User     string
+	ClientID string // "" means User
 	Password string
 	Will     *Outgoing // nil: none
 }
@@ -74,7 +76,7 @@ func (c *Conn) connect(ctx context.Context, who Login) error {
 		ProtocolVersion: 5,
 		FixedHeader:     packets.FixedHeader{Type: packets.Connect},
 		Connect: packets.ConnectParams{
-			ProtocolName: []byte("MQTT"), Clean: true, Keepalive: keepAlive, ClientIdentifier: who.User,
+			ProtocolName: []byte("MQTT"), Clean: true, Keepalive: keepAlive, ClientIdentifier: cmp.Or(who.ClientID, who.User),
 			UsernameFlag: true, Username: []byte(who.User),
 			PasswordFlag: who.Password != "", Password: []byte(who.Password),
 		},
