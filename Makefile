@@ -44,8 +44,10 @@ lint: $(LINT) ## run the linters of .golangci.yml, as pinned in scripts/tools/go
 $(LINT): scripts/tools/go.mod scripts/tools/go.sum
 	$(GO) build -C scripts/tools -o ../../$(LINT) $(LINT_PKG)
 
-bench: ## run the benchmarks (BENCH=regexp BENCH_TIME=1s); they judge nothing, they print
+bench: build ## run the benchmarks (BENCH=regexp BENCH_TIME=1s) and two whole runs; they judge nothing, they print
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCH_TIME) -benchmem ./...
+	$(GO) run ./tests/load -dispatcher $(BIN)/dispatcher -terminals 1000 -claim-after 500ms -runs 7
+	$(GO) run ./tests/load -dispatcher $(BIN)/dispatcher -terminals 5000
 
 demo: build ## 12 stores on this machine: order, crash, refusal, absence, two revisions; about a minute
 	$(GO) build -o $(BIN)/demo ./scripts/demo

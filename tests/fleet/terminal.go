@@ -39,6 +39,8 @@ type Options struct {
 	Observe  func(kind string, order protocol.Order)
 	// Mute stops the terminal from claiming.
 	Mute bool
+	// ClaimAfter is how long the terminal thinks about an offer.
+	ClaimAfter time.Duration
 }
 
 // Terminal is one simulated terminal.
@@ -202,7 +204,7 @@ func (t *Terminal) offered(taskID string, payload []byte) {
 
 // claimAt claims when the offer is due.
 func (t *Terminal) claimAt(offer protocol.Offer) {
-	wait := time.Until(time.UnixMilli(offer.NotBefore))
+	wait := max(t.opts.ClaimAfter, time.Until(time.UnixMilli(offer.NotBefore)))
 	if wait <= 0 {
 		_ = t.Claim(offer.TaskID) // a dead connection ends the terminal
 		return

@@ -23,6 +23,7 @@ type options struct {
 	runs       int
 	work       time.Duration
 	bytes      int
+	claimAfter time.Duration
 }
 
 func main() {
@@ -32,6 +33,7 @@ func main() {
 	flag.IntVar(&o.runs, "runs", 3, "how often; medians are printed")
 	flag.DurationVar(&o.work, "work", 0, "how long one execution takes")
 	flag.IntVar(&o.bytes, "bytes", 1024, "size of one result")
+	flag.DurationVar(&o.claimAfter, "claim-after", 0, "how long a terminal thinks about an offer: with less than the fan-out takes, the terminals' own work, which shares this machine, is in the offer's latency")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := measure(ctx, o)
@@ -66,7 +68,7 @@ func measure(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("terminals %d, result %d bytes, work %v, runs %d (medians)\n", o.terminals, o.bytes, o.work, o.runs)
+	fmt.Printf("terminals %d, result %d bytes, claim after %v, work %v, runs %d (medians)\n", o.terminals, o.bytes, o.claimAfter, o.work, o.runs)
 	fmt.Printf("trigger to offer: p50 %v, p99 %v, last %v\n",
 		median(figures, func(f figure) time.Duration { return f.p50 }),
 		median(figures, func(f figure) time.Duration { return f.p99 }),

@@ -136,7 +136,7 @@ func (s *site) connect(ctx context.Context) error {
 	group.SetLimit(64)
 	for i := range s.o.terminals {
 		group.Go(func() error {
-			term, err := fleet.Start(ctx, fleet.Options{Addr: s.addr, Topics: s.topics, Store: storeID(i), Terminal: "pos1", Delay: s.o.work,
+			term, err := fleet.Start(ctx, fleet.Options{Addr: s.addr, Topics: s.topics, Store: storeID(i), Terminal: "pos1", Delay: s.o.work, ClaimAfter: s.o.claimAfter,
 				Execute: func(protocol.Offer, int) fleet.Reply { return fleet.Reply{Result: result} },
 				Observe: s.observe})
 			if err != nil {
