@@ -1,0 +1,218 @@
+package transport_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+	"testing"
+	"time"
+
+	"muster/broker/server"
+	"muster/dispatcher/internal/transport"
+	"muster/internal/protocol"
+	"muster/tests/fleet"
+)
+
+// patience bounds every wait of these tests.
+const patience = 30 * time.Second
+
+func broker(t *testing.T, addr string) *server.Server {
+	t.Helper()
+	cfg := server.DefaultConfig()
+	cfg.Listeners.TCP.Address, cfg.Anonymous = addr, true
+	b, err := server.New(cfg, server.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stopBroker(t, b) })
+	return b
+}
+
+func stopBroker(t *testing.T, b *server.Server) {
+	t.Helper()
+	if err := b.Stop(context.WithoutCancel(t.Context())); err != nil {
+		t.Error(err)
+	}
+}
+
+// link is a started link over the broker at addr. Each connection sends on
+// connected.
+func link(t *testing.T, addr string, handle transport.Handler) (l *transport.MQTT, connected chan struct{}) {
+	t.Helper()
+	topics, err := protocol.NewTopics(protocol.DefaultRoot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	connected = make(chan struct{}, 16)
+	l = transport.NewMQTT(transport.MQTTConfig{URL: &url.URL{Scheme: "mqtt", Host: addr}, User: "dispatcher"}, topics, handle,
+		func() { connected <- struct{}{} }, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := l.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stopLink(t, l) })
+	return l, connected
+}
+
+func stopLink(t *testing.T, l *transport.MQTT) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	defer cancel()
+	if err := l.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func client(t *testing.T, addr, user string, receive func(fleet.Message)) *fleet.Conn {
+	t.Helper()
+	c, err := fleet.Dial(t.Context(), addr, fleet.Login{User: user}, receive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func await[T any](t *testing.T, what string, from <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("%s did not come", what)
+		panic("unreachable")
+	}
+}
+
+func TestAFailedMessageIsTriedAgainAndNoOtherWaits(t *testing.T) {
+	t.Parallel()
+	addr := broker(t, "127.0.0.1:0").Addr("tcp").String()
+	tries, taken := make(chan string, 16), make(chan string, 16)
+	failures := 0 // touched by the one worker of its topic
+	_, connected := link(t, addr, func(_ context.Context, in transport.Inbound) error {
+		tries <- string(in.Payload)
+		if string(in.Payload) == "poor" && failures < 2 {
+			failures++
+			return errors.New("disk full")
+		}
+		taken <- string(in.Payload)
+		return nil
+	})
+	await(t, "the connection", connected)
+	c := client(t, addr, "007/pos1", func(fleet.Message) {})
+	if err := c.Publish("muster/v1/stores/007/terminals/pos1/result", []byte("poor")); err != nil {
+		t.Fatal(err)
+	}
+	if got := await(t, "the first try", tries); got != "poor" {
+		t.Fatalf("got %q", got)
+	}
+	if err := c.Publish("muster/v1/stores/007/terminals/pos1/claim", []byte("well")); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]bool{await(t, "a message", taken): true, await(t, "the other", taken): true}
+	if !got["poor"] || !got["well"] || failures != 2 {
+		t.Errorf("taken %v after %d failures", got, failures)
+	}
+}
+
+func TestWhatWasNotTakenComesAgainAfterARestart(t *testing.T) {
+	t.Parallel()
+	addr := broker(t, "127.0.0.1:0").Addr("tcp").String()
+	tried := make(chan struct{}, 16)
+	first, connected := link(t, addr, func(context.Context, transport.Inbound) error {
+		tried <- struct{}{}
+		return errors.New("the store is closed")
+	})
+	await(t, "the connection", connected)
+	c := client(t, addr, "wang", func(fleet.Message) {})
+	if err := c.Publish("muster/v1/req/wang/run", []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the first try", tried)
+	stopLink(t, first)
+	if err := c.Publish("muster/v1/req/wang/jobs", []byte("sent meanwhile")); err != nil {
+		t.Fatal(err)
+	}
+	taken := make(chan string, 16)
+	link(t, addr, func(_ context.Context, in transport.Inbound) error {
+		taken <- in.Topic
+		return nil
+	})
+	got := map[string]bool{await(t, "a message", taken): true, await(t, "the other", taken): true}
+	if !got["muster/v1/req/wang/run"] || !got["muster/v1/req/wang/jobs"] {
+		t.Errorf("taken %v", got)
+	}
+}
+
+func TestARequestKeepsWhatItsSenderSet(t *testing.T) {
+	t.Parallel()
+	addr := broker(t, "127.0.0.1:0").Addr("tcp").String()
+	taken := make(chan transport.Inbound, 16)
+	l, connected := link(t, addr, func(_ context.Context, in transport.Inbound) error {
+		taken <- in
+		return nil
+	})
+	await(t, "the connection", connected)
+	replies := make(chan fleet.Message, 16)
+	c := client(t, addr, "wang", func(m fleet.Message) { replies <- m })
+	if err := c.Subscribe(t.Context(), "muster/v1/rep/wang/#"); err != nil {
+		t.Fatal(err)
+	}
+	err := c.Send(fleet.Outgoing{Topic: "muster/v1/req/wang/run", Payload: []byte("x"), Retain: true,
+		ResponseTopic: "muster/v1/rep/wang/a", CorrelationData: []byte("77")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := await(t, "the request", taken)
+	if in.Topic != "muster/v1/req/wang/run" || string(in.Payload) != "x" || !in.Retained ||
+		in.ResponseTopic != "muster/v1/rep/wang/a" || string(in.CorrelationData) != "77" {
+		t.Errorf("got %+v", in)
+	}
+	if err := l.Publish(t.Context(), transport.Outbound{Topic: "muster/v1/rep/wang/a", Payload: []byte("yes"), Expiry: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	if m := await(t, "the reply", replies); m.Topic != "muster/v1/rep/wang/a" || string(m.Payload) != "yes" {
+		t.Errorf("got %+v", m)
+	}
+}
+
+func TestEveryConnectionIsTold(t *testing.T) {
+	t.Parallel()
+	b := broker(t, "127.0.0.1:0")
+	addr := b.Addr("tcp").String()
+	l, connected := link(t, addr, func(context.Context, transport.Inbound) error { return nil })
+	await(t, "the connection", connected)
+	stopBroker(t, b)
+	short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := l.Publish(short, transport.Outbound{Topic: "muster/v1/info", Payload: []byte("{}"), Retain: true}); err == nil {
+		t.Error("a message was handed to a broker that is gone")
+	}
+	broker(t, addr)
+	await(t, "the second connection", connected)
+	if err := l.Publish(t.Context(), transport.Outbound{Topic: "muster/v1/info", Payload: []byte("{}"), Retain: true}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStopBeforeStart(t *testing.T) {
+	t.Parallel()
+	topics, err := protocol.NewTopics(protocol.DefaultRoot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := transport.NewMQTT(transport.MQTTConfig{URL: &url.URL{Scheme: "mqtt", Host: "127.0.0.1:1"}, User: "dispatcher"}, topics, nil, nil, slog.New(slog.DiscardHandler))
+	stopLink(t, l)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := l.Start(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a start without a broker: %v", err)
+	}
+	stopLink(t, l)
+	stopLink(t, l)
+}
