@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -51,9 +52,18 @@ func Load(path string, dst any) (*File, error) {
 // Decode is Load for bytes that are already read; name stands in errors.
 func Decode(name string, data []byte, dst any) (*File, error) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	if !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0 {
+		return nil, fmt.Errorf("%s: is not UTF-8; save it as UTF-8", name)
+	}
+	if line := secondDocument(data); line > 0 {
+		return nil, fmt.Errorf("%s:%d: a second document begins here; write one", name, line)
+	}
 	tree, err := parser.ParseBytes(data, 0)
 	if err != nil {
 		return nil, located(name, err)
+	}
+	if saysNothing(tree) {
+		return &File{name: name, tree: tree}, nil // the library would wipe the defaults
 	}
 	// Our own check comes first: the library does not say where a duration
 	// lacks its unit.
@@ -66,6 +76,46 @@ func Decode(name string, data []byte, dst any) (*File, error) {
 		return nil, located(name, err)
 	}
 	return file, nil
+}
+
+// secondDocument returns the line at which a second YAML document begins, 0 when
+// there is none. Nobody would read it, and the library loses even the first one
+// when nothing stands between two markers. A marker at the start of a line is
+// one wherever it stands (YAML 1.2.2, section 9.1.2).
+func secondDocument(data []byte) int {
+	began, ended := false, false
+	number := 0
+	for line := range bytes.Lines(data) {
+		number++
+		text := bytes.TrimRight(line, " \t\r\n")
+		switch {
+		case len(bytes.TrimLeft(text, " \t")) == 0, bytes.TrimLeft(text, " \t")[0] == '#', !began && text[0] == '%':
+		case isMarker(text, "..."):
+			ended = began
+		case ended, began && isMarker(text, "---"):
+			return number
+		default:
+			began = true
+		}
+	}
+	return 0
+}
+
+// isMarker tells whether a line without its end opens with a document marker.
+func isMarker(line []byte, marker string) bool {
+	rest, found := bytes.CutPrefix(line, []byte(marker))
+	return found && (len(rest) == 0 || rest[0] == ' ' || rest[0] == '\t')
+}
+
+func saysNothing(tree *ast.File) bool {
+	for _, doc := range tree.Docs {
+		switch doc.Body.(type) {
+		case nil, *ast.NullNode, *ast.CommentGroupNode, *ast.DirectiveNode:
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // Errorf returns an error about the key at a YAML path such as

@@ -34,6 +34,13 @@ func TestDecodeRefusesWithFileLineAndKey(t *testing.T) {
 		"syntax":       {"name: [a\n", "x.yaml:1: "},
 		"twice":        {"name: a\nname: b\n", "x.yaml:2: "},
 		"not a map":    {"- a\n", "x.yaml:1: "},
+		"second":       {"name: a\n---\nnmae: b\n", "x.yaml:2: a second document begins here; write one"},
+		"second twice": {"# c\n---\n---\nname: a\n", "x.yaml:3: a second document begins here; write one"},
+		"second void":  {"---\n# none\n--- # here\r\nname: a\n", "x.yaml:3: a second document begins here; write one"},
+		"second bare":  {"name: a\n...\n\nquiet: true\n", "x.yaml:4: a second document begins here; write one"},
+		"second last":  {"name: a\n---\n", "x.yaml:2: a second document begins here; write one"},
+		"UTF-16":       {"n\x00a\x00m\x00e\x00:\x00", "x.yaml: is not UTF-8; save it as UTF-8"},
+		"GBK":          {"name: \xb2\xe2\n", "x.yaml: is not UTF-8; save it as UTF-8"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -49,6 +56,12 @@ func TestDecodeRefusesWithFileLineAndKey(t *testing.T) {
 
 func TestDefaultsStayWhereAKeyIsAbsent(t *testing.T) {
 	t.Parallel()
+	for _, text := range []string{"# c\n---\nname: one\n", "---\nname: one\n...\n", "%YAML 1.2\n---\nname: one\n", "\n...\nname: one # ---\n...\n# end\n", "name: >-\n  one\n"} {
+		var one sample
+		if _, err := settings.Decode("x.yaml", []byte(text), &one); err != nil || one.Name != "one" {
+			t.Errorf("%q: got %+v, %v", text, one, err)
+		}
+	}
 	dst := sample{Name: "kept", Wait: time.Minute}
 	if _, err := settings.Decode("x.yaml", []byte("\xef\xbb\xbfinner:\n  count: 3\n"), &dst); err != nil {
 		t.Fatal(err)
@@ -56,8 +69,17 @@ func TestDefaultsStayWhereAKeyIsAbsent(t *testing.T) {
 	if dst.Name != "kept" || dst.Wait != time.Minute || dst.Inner.Count != 3 {
 		t.Fatalf("got %+v", dst)
 	}
-	if _, err := settings.Decode("x.yaml", nil, &dst); err != nil {
-		t.Fatalf("an empty file: %v", err)
+	for _, text := range []string{"", "\n", "# all as it is\n", "---\n", "---\n# nothing\n...\n", "null\n", "~\n", "inner:\n", "inner: {}\n"} {
+		file, err := settings.Decode("x.yaml", []byte(text), &dst)
+		if err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		if dst.Name != "kept" || dst.Wait != time.Minute || dst.Inner.Count != 3 {
+			t.Fatalf("%q left %+v", text, dst)
+		}
+		if got, want := file.Errorf("$.name", "is bad").Error(), "x.yaml: name: is bad"; got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
 	}
 }
 
