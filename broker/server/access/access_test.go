@@ -10,6 +10,7 @@ const root = "muster/v1/"
 
 func user(role access.Role) access.Identity { return access.Identity{Name: "alice", Role: role} }
 
+// Invariant I11: nobody speaks for another, and nobody reads what is not theirs.
 func TestPublish(t *testing.T) {
 	rules := access.New("muster/v1")
 	pos := access.TerminalIdentity("0001", "pos1")

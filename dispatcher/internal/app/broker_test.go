@@ -5,14 +5,22 @@ import (
 	"testing"
 
 	"muster/broker/server"
+	"muster/dispatcher/internal/app"
+	"muster/internal/protocol"
+	"muster/tests/fleet"
 )
 
 // startBroker starts a broker of our own beside headquarters and returns its
 // address.
 func startBroker(t *testing.T) string {
 	t.Helper()
+	return brokerAt(t, "127.0.0.1:0").Addr("tcp").String()
+}
+
+func brokerAt(t *testing.T, addr string) *server.Server {
+	t.Helper()
 	cfg := server.DefaultConfig()
-	cfg.Listeners.TCP.Address, cfg.Anonymous = "127.0.0.1:0", true
+	cfg.Listeners.TCP.Address, cfg.Anonymous = addr, true
 	broker, err := server.New(cfg, server.Options{Logger: logger(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -20,10 +28,29 @@ func startBroker(t *testing.T) string {
 	if err := broker.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := broker.Stop(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	})
-	return broker.Addr("tcp").String()
+	t.Cleanup(func() { stopBroker(t, broker) })
+	return broker
+}
+
+func stopBroker(t *testing.T, broker *server.Server) {
+	t.Helper()
+	if err := broker.Stop(context.WithoutCancel(t.Context())); err != nil {
+		t.Error(err)
+	}
+}
+
+// Invariant I10: the broker keeps nothing, and nothing is missed.
+func TestTheBrokerMayLoseEverything(t *testing.T) {
+	t.Parallel()
+	broker := brokerAt(t, "127.0.0.1:0")
+	addr := broker.Addr("tcp").String()
+	hq := setup(t, app.TransportMQTT, []string{"A", "B"}, func(cfg *app.Config) { cfg.MQTT.URL = "mqtt://" + addr })
+	run := hq.technician("wang").run(`{"job":"probe","stores":"all"}`)
+	stopBroker(t, broker)
+	brokerAt(t, addr)
+	hq.terminal("A", fleet.Options{Execute: value("1")})
+	hq.terminal("B", fleet.Options{Execute: value("2")})
+	if report := hq.report(hq.technician("wang").summary(run.RunID, 1)); report.Counts != (protocol.Counts{Succeeded: 2}) {
+		t.Errorf("counts %+v", report.Counts)
+	}
 }

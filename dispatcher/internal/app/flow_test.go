@@ -293,6 +293,7 @@ func TestOfflineStoresHoldNoSlot(t *testing.T) {
 	}
 }
 
+// Invariants I7 and I10: the deadline and the open work outlive headquarters.
 func TestRestartPicksEverythingUp(t *testing.T) {
 	t.Parallel()
 	overBoth(t, func(t *testing.T, transport string) {
