@@ -278,6 +278,7 @@ func TestVerdicts(t *testing.T) {
 		want      protocol.Verdict
 		text      string
 	}{
+		{1, 0, 1, protocol.VerdictComplete, "Complete: the one store succeeded."},
 		{3, 0, 1, protocol.VerdictComplete, "Complete: all 3 stores succeeded."},
 		{3, 1, 0.75, protocol.VerdictPartial, "Partial: 3 of 4 stores succeeded; 1 offline."},
 		{3, 1, 0, protocol.VerdictPartial, "Partial: 3 of 4 stores succeeded; 1 offline."},

@@ -126,6 +126,9 @@ func buckets(c protocol.Counts) []bucket {
 func sentence(head protocol.ReportHead) (en, zh string) {
 	c, targets := head.Counts, head.Targets
 	verdict := verdictWords(head.Verdict)
+	if head.Verdict == protocol.VerdictComplete && targets == 1 {
+		return verdict.En + ": the one store succeeded.", verdict.Zh + "：唯一的门店已成功。"
+	}
 	if head.Verdict == protocol.VerdictComplete {
 		return fmt.Sprintf("%s: all %d stores succeeded.", verdict.En, targets),
 			fmt.Sprintf("%s：%d 家门店全部成功。", verdict.Zh, targets)
