@@ -81,7 +81,7 @@ func checkConfigCommand() *cobra.Command {
 	var config string
 	cmd := &cobra.Command{
 		Use:   "check-config",
-		Short: "Read configuration, jobs and stores, and say what is wrong",
+		Short: "Read configuration, jobs, stores, users and certificates, and say what is wrong",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := app.Load(config)
@@ -92,7 +92,7 @@ func checkConfigCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "configuration is well: %d jobs, %d stores\n", found.Jobs, found.Stores)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "configuration is valid: jobs %d, stores %d\n", found.Jobs, found.Stores)
 			return err
 		},
 	}

@@ -240,6 +240,25 @@ func (s *Server) connLimits() guard.Limits {
 // maxPacketBytes leaves a payload room for its topic and properties.
 func (s *Server) maxPacketBytes() int { return s.cfg.Limits.MaxPayloadBytes + 16<<10 }
 
+// CheckFiles reads the files that the configuration names, users and
+// certificates, and returns what is wrong with the first bad one. It opens no
+// socket.
+func (c Config) CheckFiles() error {
+	if _, err := newDoor(c, Options{}); err != nil {
+		return err
+	}
+	for _, name := range []string{"tls", "ws"} {
+		lc := c.Listeners.all()[name]
+		if lc.Address == "" {
+			continue
+		}
+		if _, err := loadTLS(lc); err != nil {
+			return fmt.Errorf("listeners.%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
 func loadTLS(lc ListenerConfig) (*tls.Config, error) {
 	if lc.CertFile == "" {
 		return nil, nil

@@ -23,6 +23,14 @@ import (
 // stopGrace bounds an orderly stop; supervisors kill after 10 s or more.
 const stopGrace = 8 * time.Second
 
+const usage = `usage: broker [-config file]               serve until SIGTERM or Ctrl-C
+       broker check-config [-config file]  read the file and those it names only
+       broker hash-password < file         print the hash of a password, for the users file
+       broker -version
+
+flags:
+`
+
 // Config is the file configs/broker.yaml.
 type Config struct {
 	Broker server.Config `yaml:"broker"`
@@ -43,8 +51,12 @@ func Run(ctx context.Context, version string, args []string, in io.Reader, out, 
 	path := flags.String("config", "configs/broker.yaml", "configuration `file`")
 	showVersion := flags.Bool("version", false, "print the version and exit")
 	flags.Usage = func() {
-		fmt.Fprintln(errs, "usage: broker [-config file] | broker -version | broker hash-password < password")
+		fmt.Fprint(errs, usage)
 		flags.PrintDefaults()
+	}
+	checkOnly := len(args) > 0 && args[0] == "check-config"
+	if checkOnly {
+		args = args[1:]
 	}
 	err := flags.Parse(args)
 	switch {
@@ -55,7 +67,9 @@ func Run(ctx context.Context, version string, args []string, in io.Reader, out, 
 	case *showVersion:
 		fmt.Fprintln(out, "broker", version)
 		return 0
-	case flags.NArg() == 1 && flags.Arg(0) == "hash-password":
+	case checkOnly && flags.NArg() == 0:
+		err = check(*path, out)
+	case !checkOnly && flags.NArg() == 1 && flags.Arg(0) == "hash-password":
 		err = hashPassword(in, out)
 	case flags.NArg() > 0:
 		flags.Usage()
@@ -89,6 +103,19 @@ func serve(ctx context.Context, version, path string, errs io.Writer) error {
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
 	defer cancel()
 	return s.Stop(stopping)
+}
+
+// check reads what serve reads, and says that it is sound.
+func check(path string, out io.Writer) error {
+	cfg, err := LoadConfig(path)
+	if err != nil {
+		return err
+	}
+	if err := cfg.Broker.CheckFiles(); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(out, "configuration is valid")
+	return err
 }
 
 // hashPassword reads one password, without its final line break, and writes the

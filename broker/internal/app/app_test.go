@@ -112,3 +112,34 @@ func TestMisuse(t *testing.T) {
 		}
 	}
 }
+
+func TestCheckConfigReadsTheFilesThatAreNamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		text, users string
+		want        int
+		says        string
+	}{
+		"sound":          {"broker:\n  users_file: users.yaml\n", "users: []\n", 0, "configuration is valid\n"},
+		"no users file":  {"broker:\n  users_file: none.yaml\n", "", 1, "cannot load the users file"},
+		"empty password": {"broker:\n  users_file: users.yaml\n", "users:\n  - {name: a, role: technician, password: \"\"}\n", 1, "users.yaml:2: users[0]: password: is empty"},
+		"no certificate": {"broker:\n  users_file: users.yaml\n  listeners:\n    tls: {address: \"127.0.0.1:0\", cert_file: a, key_file: b}\n", "users: []\n", 1, "listeners.tls: cannot load the certificate"},
+		"no such file":   {"", "", 1, "cannot read configuration"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			path := filepath.Join(folder, "broker.yaml")
+			for file, text := range map[string]string{path: c.text, filepath.Join(folder, "users.yaml"): c.users} {
+				if text == "" {
+					continue
+				}
+				if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var said bytes.Buffer
+			if code := app.Run(t.Context(), "v1", []string{"check-config", "-config", path}, nil, &said, &said); code != c.want || !strings.Contains(said.String(), c.says) {
+				t.Errorf("exit %d: %s", code, said.String())
+			}
+		})
+	}
+}

@@ -65,10 +65,14 @@ func Run(ctx context.Context, cfg Config, version string, log *slog.Logger, read
 // Found is what Check read.
 type Found struct{ Jobs, Stores int }
 
-// Check reads everything that Run reads before it opens the database.
+// Check reads everything that Run reads, but for the database: jobs, stores, and
+// the users, passwords and certificates of the transport.
 func Check(cfg Config) (Found, error) {
 	jobs, places, err := load(cfg)
 	if err != nil {
+		return Found{}, err
+	}
+	if err := cfg.checkFiles(); err != nil {
 		return Found{}, err
 	}
 	return Found{Jobs: len(jobs.List()), Stores: len(places)}, nil

@@ -161,6 +161,18 @@ func (c Config) checkLimits(file *settings.File) error {
 	return nil
 }
 
+// checkFiles reads the files that the transport in use needs.
+func (c Config) checkFiles() error {
+	if c.Transport == TransportEmbedded {
+		return c.Broker.CheckFiles()
+	}
+	if _, err := c.MQTT.password(); err != nil {
+		return err
+	}
+	_, err := c.MQTT.tls()
+	return err
+}
+
 // password reads the first line of the password file, or "" when none is named.
 func (m MQTT) password() (string, error) {
 	if m.PasswordFile == "" {
