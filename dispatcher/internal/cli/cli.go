@@ -148,7 +148,7 @@ func cancelCommand() *cobra.Command {
 		Use:     "cancel RUN",
 		Short:   "Withdraw a run, or the tasks of some of its stores",
 		Example: "  dispatcher cancel 20260917-073012-0k3f9t --stores SH_0312 --reason 'power cut'",
-		Args:    cobra.ExactArgs(1),
+		Args:    one("run"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request := protocol.CancelRequest{RequestID: newID(), RunID: args[0], Stores: stores, Reason: reason}
 			return a.once(cmd, protocol.VerbCancel, request, func(w io.Writer, r protocol.Reply) { say(w, "%s\n", r.Message) })
@@ -166,7 +166,7 @@ func statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status RUN",
 		Short: "Tell how a run, or one of its stores, stands",
-		Args:  cobra.ExactArgs(1),
+		Args:  one("run"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.once(cmd, protocol.VerbStatus, protocol.StatusRequest{RunID: args[0], StoreID: store}, showStatus)
 		},
@@ -188,6 +188,16 @@ func jobsCommand() *cobra.Command {
 	}
 	a.flags(cmd)
 	return cmd
+}
+
+// one takes a single argument and says which when it is not there.
+func one(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return fmt.Errorf("%s takes one %s, not %d arguments: %s", cmd.Name(), what, len(args), cmd.UseLine())
+		}
+		return nil
+	}
 }
 
 func newID() string { return "cli-" + strings.ToLower(ulid.Make().String()) }

@@ -211,7 +211,7 @@ func TestBadCommandLinesAskNobody(t *testing.T) {
 		say  string
 	}{
 		"no stores":       {[]string{"run", "collect_log"}, `required flag(s) "stores" not set`},
-		"no job":          {[]string{"run", "--stores", "all"}, "accepts 1 arg(s)"},
+		"no job":          {[]string{"run", "--stores", "all"}, "run takes one job, not 0 arguments"},
 		"empty stores":    {[]string{"run", "j", "--stores", " , "}, `--stores " , " names no store`},
 		"empty label":     {[]string{"run", "j", "--stores", "label:"}, "--stores label: needs an expression"},
 		"lost file":       {[]string{"run", "j", "--stores", "@/no/such/file"}, "cannot read the list of stores"},

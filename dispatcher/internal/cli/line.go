@@ -218,7 +218,12 @@ func (l *line) unanswered(ctx context.Context) error {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return &exit{ExitNoAnswer, "interrupted"}
 	case last != nil:
-		return &exit{ExitNoAnswer, fmt.Sprintf("no answer: the broker cannot be reached: %v", last)}
+		hint := ""
+		var untrusted *tls.CertificateVerificationError
+		if errors.As(last, &untrusted) {
+			hint = "; --ca-file names the certificate to trust"
+		}
+		return &exit{ExitNoAnswer, fmt.Sprintf("no answer: the broker cannot be reached: %v%s", last, hint)}
 	}
 	return &exit{ExitNoAnswer, "no answer from headquarters: is it running, and may you ask it?"}
 }

@@ -42,7 +42,7 @@ Exit codes: 0 accepted (with --wait: the report is complete), 2 refused,
 		Example: `  dispatcher run collect_log --stores all --input date=2026-09-17 --wait
   dispatcher run collect_log --stores label:region=east,format!=kiosk --barrier 60s
   dispatcher run collect_log --stores @missing.txt --input topErrors:=5`,
-		Args: cobra.ExactArgs(1),
+		Args: one("job"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request, err := o.request(cmd, args[0])
 			if err != nil {

@@ -26,7 +26,11 @@ func showAccepted(w io.Writer, r protocol.Reply) {
 	if r.Duplicate != nil && *r.Duplicate {
 		again = " (the same request made it before)"
 	}
-	say(w, "run %s: %d stores, report by %s%s\n", r.RunID, r.Stores, r.BarrierAt.Format(clock), again)
+	stores := "stores"
+	if r.Stores == 1 {
+		stores = "store"
+	}
+	say(w, "run %s: %d %s, report by %s%s\n", r.RunID, r.Stores, stores, r.BarrierAt.Format(clock), again)
 	say(w, "watch %s\n", r.Watch)
 }
 
