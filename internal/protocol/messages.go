@@ -178,6 +178,8 @@ type OpenTask struct {
 }
 
 // Hello opens every connection of a terminal; headquarters answers with sync.
+// Partial says that Open was too long for one message and was cut: a task that
+// is absent may be held all the same.
 type Hello struct {
 	Meta
 	AgentVersion string            `json:"agentVersion"`
@@ -185,6 +187,7 @@ type Hello struct {
 	Jobs         []JobVersion      `json:"jobs"`
 	Labels       map[string]string `json:"labels,omitempty"`
 	Open         []OpenTask        `json:"open"`
+	Partial      bool              `json:"partial,omitempty"`
 	ClockMs      int64             `json:"clockMs"` // the terminal's wall clock
 }
 
@@ -209,7 +212,10 @@ const (
 //	send     taskId attempt
 //	receipt  taskId attempt sha256 accepted [code message path]
 //	cancel   taskId attempt reason
-//	sync     open serverTimeMs helloId
+//	sync     open [partial] serverTimeMs helloId
+//
+// A sync with partial true lists what fits a message: a task that is absent is
+// not over. One without helloId asks the terminal for a hello.
 //
 // A receipt with accepted false means: stored for reading, refused as an
 // answer; the terminal may delete its copy all the same.
@@ -229,6 +235,7 @@ type Order struct {
 	Reason       string     `json:"reason,omitempty"`
 	RetryAfterMs int64      `json:"retryAfterMs,omitempty"`
 	Open         []SyncTask `json:"open,omitempty"`
+	Partial      bool       `json:"partial,omitempty"`
 	ServerTimeMs int64      `json:"serverTimeMs,omitempty"`
 	HelloID      string     `json:"helloId,omitempty"`
 }
