@@ -66,8 +66,8 @@ const (
 	// subscription, in first: hello then names them, and headquarters need not
 	// publish them again.
 	helloDelay = 100 * time.Millisecond
-	// maxHello bounds the open list of a hello, so that it fits a message. What
-	// is left out is offered again, which does no harm.
+	// maxHello bounds the open list of a hello, so that it fits a message. A list
+	// that was cut says so.
 	maxHello = 1_000
 	// stopWait bounds the wait for killed work when the agent stops: within
 	// the 5 s that a service manager is promised, the link's goodbye included.
@@ -94,13 +94,15 @@ type Agent struct {
 	tasks   map[string]*work
 	running int
 
-	up       bool
-	helloAt  time.Time            // when to say hello; zero: not now
-	hellos   map[string]time.Time // hellos of this connection, by id
-	synced   bool                 // a sync answered a hello of this connection
-	clock    hqClock
-	stopping bool
-	due      time.Time // the next moment at which something is due
+	up      bool
+	helloAt time.Time            // when to say hello; zero: not now
+	hellos  map[string]time.Time // hellos of this connection, by id
+	synced  bool                 // a sync answered a hello of this connection
+	// unanswered counts the hellos since the last sync.
+	unanswered int
+	clock      hqClock
+	stopping   bool
+	due        time.Time // the next moment at which something is due
 }
 
 // event is something for the loop to do; done is closed after it.

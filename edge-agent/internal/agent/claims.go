@@ -29,10 +29,13 @@ func (a *Agent) claim(now time.Time) {
 			ready = append(ready, w)
 		}
 	}
+	if free <= 0 {
+		return
+	}
 	slices.SortFunc(ready, func(x, y *work) int {
 		return cmp.Or(x.lastClaim.Compare(y.lastClaim), cmp.Compare(x.offer.Deadline, y.offer.Deadline), strings.Compare(x.id, y.id))
 	})
-	for _, w := range ready[:max(0, min(free, len(ready)))] {
+	for _, w := range ready[:min(free, len(ready))] {
 		a.claimOne(w, now)
 	}
 }

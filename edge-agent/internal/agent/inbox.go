@@ -12,6 +12,7 @@ func (a *Agent) Up() {
 		a.up, a.synced = true, false
 		a.helloAt = now.Add(helloDelay)
 		clear(a.hellos)
+		a.unanswered = 0
 		for _, w := range a.tasks {
 			w.claimUntil = time.Time{} // that claim may be lost
 			w.slot = false

@@ -15,6 +15,19 @@ import (
 // protocolVersion is the version of the messages that this agent speaks.
 const protocolVersion = 1
 
+const (
+	// helloAgain is how soon a hello without an answer is followed by the next
+	// one, twice as long each time, up to resendFrom: on an external broker
+	// headquarters may not have subscribed yet, and the first is lost.
+	helloAgain = time.Second
+	// nudged bounds the wait before the answer to a headquarters that asks for a
+	// hello, spread because it asks a thousand terminals at once.
+	nudged = 2 * time.Second
+	// maxHellos bounds the hellos that a sync may still answer. Headquarters may
+	// be away for weeks while the broker lives.
+	maxHellos = 16
+)
+
 // sayHello asks headquarters for a sync and says what is held here.
 func (a *Agent) sayHello(now time.Time) {
 	meta := a.cfg.Stamp.Meta()
@@ -35,12 +48,49 @@ func (a *Agent) sayHello(now time.Time) {
 	slices.SortFunc(hello.Open, func(x, y protocol.OpenTask) int {
 		return cmp.Or(cmp.Compare(y.Attempt, x.Attempt), strings.Compare(x.TaskID, y.TaskID))
 	})
-	hello.Open = hello.Open[:min(len(hello.Open), maxHello)]
-	if a.send(protocol.KindHello, hello) {
-		a.hellos[meta.ID] = now
+	if len(hello.Open) > maxHello {
+		hello.Open, hello.Partial = hello.Open[:maxHello], true
 	}
-	a.helloAt = now.Add(resendAfter())
+	if a.send(protocol.KindHello, hello) {
+		a.noteHello(meta.ID, now)
+		a.log.Debug("hello is said", "open", len(hello.Open), "unanswered", a.unanswered)
+	}
+	a.helloAt = now.Add(helloAfter(a.unanswered))
 	a.later(a.helloAt, now)
+}
+
+// noteHello remembers a hello until its sync comes, the newest ones alone.
+func (a *Agent) noteHello(id string, now time.Time) {
+	a.unanswered++
+	a.hellos[id] = now
+	for len(a.hellos) > maxHellos {
+		oldest := id
+		for other, sent := range a.hellos {
+			if sent.Before(a.hellos[oldest]) {
+				oldest = other
+			}
+		}
+		delete(a.hellos, oldest)
+	}
+}
+
+// helloAfter is how long to wait for a sync after so many hellos without one: 1,
+// 2, 4, 8 s and, as for everything else, 15 to 30 s from then on; each half as
+// long again at most, so that terminals do not speak in step.
+func helloAfter(unanswered int) time.Duration {
+	wait := helloAgain << max(0, min(unanswered-1, 10))
+	if wait >= resendFrom {
+		return resendAfter()
+	}
+	return wait + rand.N(wait/2)
+}
+
+// helloSoon brings the next hello forward, unless it is due earlier anyway.
+func (a *Agent) helloSoon(now time.Time) {
+	at := now.Add(rand.N(nudged))
+	if a.helloAt.IsZero() || at.Before(a.helloAt) {
+		a.helloAt = at
+	}
 }
 
 func (a *Agent) openTask(w *work) protocol.OpenTask {
@@ -59,13 +109,15 @@ func (a *Agent) openTask(w *work) protocol.OpenTask {
 
 // synchronise takes headquarters' list of what is open. It is authoritative
 // for everything that was here when the hello was sent; what came after the
-// hello may be newer than the list.
+// hello may be newer than the list. A partial list says nothing of what it leaves
+// out: a claim for a task that is over is denied.
 func (a *Agent) synchronise(o protocol.Order, now time.Time) {
 	sent, mine := a.hellos[o.HelloID]
 	if !mine {
 		if o.HelloID == "" && a.up {
-			// Headquarters began anew: ask for a list that is surely current.
-			a.helloAt = now.Add(time.Second + rand.N(4*time.Second))
+			// Headquarters began anew, or reached the broker again: ask for a list
+			// that is surely current.
+			a.helloSoon(now)
 		}
 		return
 	}
@@ -73,12 +125,16 @@ func (a *Agent) synchronise(o protocol.Order, now time.Time) {
 	a.synced = true
 	a.helloAt = now.Add(resync/2 + rand.N(resync))
 	clear(a.hellos)
+	a.unanswered = 0
 	listed := make(map[string]bool, len(o.Open))
 	for _, t := range o.Open {
 		listed[t.TaskID] = true
 		if t.Mine && t.Status == task.Running {
 			a.reconcile(t, now)
 		}
+	}
+	if o.Partial {
+		return
 	}
 	for _, w := range a.tasks {
 		if !listed[w.id] && !w.offerAt.After(sent) {
