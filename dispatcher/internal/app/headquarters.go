@@ -209,11 +209,15 @@ func (hq *headquarters) handle(ctx context.Context, in transport.Inbound) error 
 }
 
 // connected runs whenever an external broker was reached anew: it may have lost
-// everything that was retained.
+// everything that was retained, and who is there may have spoken to nobody.
 func (hq *headquarters) connected() {
+	hq.presence.Reached()
 	hq.offer.Republish("")
 	if err := hq.watch.Refresh(context.Background()); err != nil {
 		hq.log.Error("cannot publish the states of the runs again", "error", err)
+	}
+	if err := hq.publishInfo(context.Background()); err != nil {
+		hq.log.Error("cannot publish what headquarters offers again", "error", err)
 	}
 }
 

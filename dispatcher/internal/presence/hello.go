@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
@@ -16,9 +17,8 @@ const (
 	maxHelloBytes = 128 << 10
 	// maxPresenceBytes bounds a presence, which is a few hundred bytes.
 	maxPresenceBytes = 4 << 10
-	// maxSync bounds the open list of one sync, so that it fits a message. A
-	// list that is cut would be taken for the whole, so a longer one is not
-	// sent at all: the offers say the same.
+	// maxSync bounds the open list of one sync, so that it fits a message. The
+	// rest is left out and the list marked as partial: the offers say the same.
 	maxSync = 3000
 )
 
@@ -52,26 +52,27 @@ func (p *Presence) HandleHello(ctx context.Context, addr protocol.Address, in tr
 	if err == nil && in.Retained {
 		err = errors.New("the message is retained, so nobody may have connected")
 	}
+	if err == nil && m.ID == "" {
+		err = errors.New("it has no id, so its answer would ask for another one")
+	}
 	if err != nil {
 		p.unreadable(addr, in, err)
 		return nil
 	}
+	if !p.cfg.Announce {
+		p.heard(terminal{addr.Store, addr.Terminal})
+	}
 	if err := p.save(ctx, addr, m); err != nil {
 		return err
 	}
-	open, unknown, err := p.open(ctx, addr, m)
+	order, unknown, err := p.open(ctx, addr, m)
 	if err != nil {
 		return err
 	}
 	if unknown {
 		p.cfg.Republish(addr.Store)
 	}
-	if len(open) > maxSync {
-		p.log.Warn("too many open tasks for one list; the terminal goes by its offers", "store_id", addr.Store,
-			"terminal_id", addr.Terminal, "open", len(open))
-		return nil
-	}
-	order := protocol.Order{Order: protocol.OrderSync, Open: open, ServerTimeMs: p.cfg.Now().UnixMilli(), HelloID: m.ID}
+	order.ServerTimeMs, order.HelloID = p.cfg.Now().UnixMilli(), m.ID
 	if err := p.cfg.Orders.Order(ctx, addr.Store, addr.Terminal, order); err != nil {
 		p.log.Warn("an order could not be published", "order", string(protocol.OrderSync), "store_id", addr.Store,
 			"terminal_id", addr.Terminal, "error", err)
@@ -97,26 +98,42 @@ func (p *Presence) save(ctx context.Context, addr protocol.Address, m protocol.H
 	return nil
 }
 
-// open lists what is open for the terminal, and tells whether something waits
-// there that the terminal does not know.
-func (p *Presence) open(ctx context.Context, addr protocol.Address, m protocol.Hello) (open []protocol.SyncTask, unknown bool, err error) {
+// open makes the sync that lists what is open for the terminal, what it runs
+// itself first, and tells whether something waits there that the terminal does
+// not know. Where the hello was cut nobody can tell; the offers that stay
+// unanswered are published again anyway.
+func (p *Presence) open(ctx context.Context, addr protocol.Address, m protocol.Hello) (sync protocol.Order, unknown bool, err error) {
 	known := make(map[string]bool, len(m.Open))
 	for _, t := range m.Open {
 		known[t.TaskID] = true
 	}
+	var mine, others []protocol.SyncTask
+	sync.Order = protocol.OrderSync
 	for t, err := range p.cfg.Tasks.OpenTasks(ctx, "", addr.Store) {
 		if err != nil {
-			return nil, false, fmt.Errorf("cannot list what is open at store %s: %w", addr.Store, err)
+			return sync, false, fmt.Errorf("cannot list what is open at store %s: %w", addr.Store, err)
 		}
 		if t.TerminalID != "" && t.TerminalID != addr.Terminal {
 			continue
 		}
 		running := t.State.Status == task.Running
-		open = append(open, protocol.SyncTask{TaskID: t.TaskID, Status: t.State.Status, Attempt: t.State.Attempt,
-			Mine: running && t.HolderID == addr.Terminal})
-		unknown = unknown || !running && !known[t.TaskID]
+		unknown = unknown || !running && !known[t.TaskID] && !m.Partial
+		list := &others
+		if running && t.HolderID == addr.Terminal {
+			list = &mine
+		}
+		if len(*list) == maxSync {
+			sync.Partial = true
+			continue
+		}
+		*list = append(*list, protocol.SyncTask{TaskID: t.TaskID, Status: t.State.Status, Attempt: t.State.Attempt,
+			Mine: list == &mine})
 	}
-	return open, unknown, nil
+	sync.Open = slices.Concat(mine, others)
+	if len(sync.Open) > maxSync {
+		sync.Open, sync.Partial = sync.Open[:maxSync], true
+	}
+	return sync, unknown, nil
 }
 
 func (p *Presence) unreadable(addr protocol.Address, in transport.Inbound, err error) {

@@ -1,6 +1,7 @@
 // Package presence knows which terminals are connected, tells the steps that
 // need to know at once, and greets each terminal on every connection with the
-// list of what is open for it.
+// list of what is open for it. Over an external broker it asks those who were
+// there first for their hello.
 //
 // What is true now stands in memory, because nobody is connected to a
 // headquarters that just started; the store follows behind for the report's
@@ -93,6 +94,9 @@ type Presence struct {
 	stores map[string]int // terminals online
 	dirty  []*state       // to be stored and announced
 	wake   chan struct{}
+	soon   []question // asked for the first time, in the order of their times
+	again  []question // asked before, likewise
+	asking chan struct{}
 
 	cancel    context.CancelFunc
 	loops     sync.WaitGroup
@@ -112,6 +116,12 @@ type state struct {
 	since   time.Time // of online, headquarters' clock
 	stored  string    // the newest session that the store knows
 	dirty   bool
+
+	heard   time.Time // of the last hello, on an external broker
+	doubted time.Time // since when it is being asked whether it is there; zero: it is not
+	round   int       // of asking
+	asked   int       // times in this round
+	silent  bool      // offline because it did not answer
 }
 
 // New returns a presence that is not yet started.
@@ -120,7 +130,7 @@ func New(cfg Config) *Presence {
 		cfg.Orders = cfg.Sender
 	}
 	return &Presence{cfg: cfg, log: cfg.Logger, known: map[terminal]*state{}, stores: map[string]int{},
-		wake: make(chan struct{}, 1)}
+		wake: make(chan struct{}, 1), asking: make(chan struct{}, 1)}
 }
 
 // Start says that nobody is online, and then follows. It must come before the
@@ -133,6 +143,9 @@ func (p *Presence) Start(ctx context.Context) error {
 	p.cancel = cancel
 	p.loops.Go(func() { p.follow(loop) })
 	p.loops.Go(func() { p.beat(loop) })
+	if !p.cfg.Announce {
+		p.loops.Go(func() { p.rollCall(loop) })
+	}
 	return nil
 }
 
@@ -199,13 +212,20 @@ func (p *Presence) apply(who terminal, online bool, session string, rank, at tim
 		st.rank, st.began = rank, at
 	}
 	p.count(st, online)
-	st.session, st.online, st.since = session, online, at
+	st.session, st.online, st.since, st.silent = session, online, at, false
+	if online && !p.cfg.Announce && at.Sub(st.heard) > askAfter {
+		p.doubt(st)
+	}
 	p.mark(st)
 	p.mu.Unlock()
 	if !online {
-		for _, l := range p.cfg.Listeners {
-			l.Offline(who.store, who.id)
-		}
+		p.tellOffline(who)
+	}
+}
+
+func (p *Presence) tellOffline(who terminal) {
+	for _, l := range p.cfg.Listeners {
+		l.Offline(who.store, who.id)
 	}
 }
 
