@@ -2,3 +2,6 @@ package link
 
 // BackOff is the wait after a number of earlier failures.
 var BackOff = backOff
+
+// FailuresBefore is how many failures in a row stand before one.
+var FailuresBefore = failuresBefore

@@ -101,14 +101,11 @@ func (l *Link) Run(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		began := time.Now()
-		err := l.connect(ctx)
+		up, err := l.connect(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if time.Since(began) >= settled {
-			failures = 0
-		}
+		failures = failuresBefore(failures, up, time.Now())
 		wait = backOff(failures)
 		var gone *goneError
 		if errors.As(err, &gone) && gone.takenOver {
@@ -117,6 +114,16 @@ func (l *Link) Run(ctx context.Context) {
 		failures++
 		l.cfg.Logger.Warn("link is down", "broker", l.cfg.Broker.Redacted(), "error", err, "retry_in", wait)
 	}
+}
+
+// failuresBefore returns how many failures in a row stand before the one at now,
+// which ended a connection that was up since up. A zero up means that it was
+// never up: the time that a silent broker was waited for does not count.
+func failuresBefore(failures int, up, now time.Time) int {
+	if !up.IsZero() && now.Sub(up) >= settled {
+		return 0
+	}
+	return failures
 }
 
 // backOff returns the wait after the given number of earlier failures: 1 s
@@ -166,13 +173,14 @@ func (e *goneError) Error() string { return e.reason }
 // reasonTakenOver is MQTT 5's "Session taken over" (section 3.14.2.1).
 const reasonTakenOver = 0x8e
 
-// connect makes one connection and serves it until it or ctx ends.
-func (l *Link) connect(ctx context.Context) error {
+// connect makes one connection and serves it until it or ctx ends. up is when it
+// stood, the zero time when it never did.
+func (l *Link) connect(ctx context.Context) (up time.Time, err error) {
 	dialCtx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	conn, err := dial(dialCtx, l.cfg.Broker, l.cfg.TLS)
 	if err != nil {
-		return fmt.Errorf("cannot reach the broker: %w", err)
+		return up, fmt.Errorf("cannot reach the broker: %w", err)
 	}
 	gone := make(chan error, 1)
 	lost := func(err error) {
@@ -199,13 +207,14 @@ func (l *Link) connect(ctx context.Context) error {
 	packet, sessionID := l.connectPacket()
 	ack, err := client.Connect(dialCtx, packet)
 	if err != nil {
-		return refusal(ack, err)
+		return up, refusal(ack, err)
 	}
 	if err := l.subscribe(ctx, client); err != nil {
-		return errors.Join(err, client.Disconnect(&paho.Disconnect{}))
+		return up, errors.Join(err, client.Disconnect(&paho.Disconnect{}))
 	}
 	l.cfg.Logger.Info("link is up", "broker", l.cfg.Broker.Redacted(), "session_id", sessionID)
-	return l.serve(ctx, client, sessionID, gone)
+	up = time.Now()
+	return up, l.serve(ctx, client, sessionID, gone)
 }
 
 func refusal(ack *paho.Connack, err error) error {

@@ -290,6 +290,24 @@ func TestBackOffIsJitteredAndNeverZero(t *testing.T) {
 	}
 }
 
+func TestOnlyALivingConnectionEndsTheRowOfFailures(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 9, 17, 7, 30, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		up   time.Time
+		want int
+	}{
+		"never up, however long it was waited for": {time.Time{}, 4},
+		"up and gone at once":                      {now, 4},
+		"up for less than it takes":                {now.Add(-10*time.Second + time.Millisecond), 4},
+		"up for long enough":                       {now.Add(-10 * time.Second), 0},
+	} {
+		if got := link.FailuresBefore(4, tc.up, now); got != tc.want {
+			t.Errorf("%s: got %d failures, want %d", name, got, tc.want)
+		}
+	}
+}
+
 func TestUnreachableBrokerIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, tcp("127.0.0.1:0"))
