@@ -1,0 +1,69 @@
+package e2e_test
+
+import (
+	"testing"
+	"time"
+
+	"muster/internal/protocol"
+	"muster/internal/task"
+)
+
+// TestKilledAgentIsOfflineAtOnceOverAnExternalBroker: kill -9 resets the
+// connection, and the broker sends the will without waiting for the keep-alive
+// (45 s) or the will's delay (15 s), which the end of the session cuts short.
+func TestKilledAgentIsOfflineAtOnceOverAnExternalBroker(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range externals() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			broker := prepare(t)
+			broker.start()
+			s := newSite(t, trio, broker.addr)
+			s.serve()
+			agents := map[string]*process{}
+			for _, store := range trio {
+				agents[store] = s.agent(store, quickProbe(s))
+			}
+			first := s.ask("run", `{"job":"probe","stores":"all"}`)
+			s.report(first.RunID, 1)
+			online := func() int {
+				reply := s.askPatiently("status", `{"runId":"`+first.RunID+`"}`)
+				if reply.State == nil {
+					t.Fatalf("status %+v", reply)
+				}
+				return reply.State.Online
+			}
+			eventually(t, "three terminals online", func() bool { return online() == len(trio) })
+
+			agents["B"].kill()
+			killed := time.Now()
+			eventually(t, "the killed terminal offline", func() bool { return online() == len(trio)-1 })
+			if took := time.Since(killed); took > 5*time.Second {
+				t.Errorf("offline after %v", took)
+			}
+			second := s.askPatiently("run", `{"job":"probe","stores":"all","barrierSeconds":2}`)
+			report, _ := s.report(second.RunID, 1)
+			if report.Counts != (protocol.Counts{Succeeded: 2, Offline: 1}) {
+				t.Errorf("counts %+v", report.Counts)
+			}
+			for _, row := range report.Stores {
+				if row.StoreID == "B" && row.Reason != task.ReasonOfflineWholeWindow {
+					t.Errorf("store B: %s %s", row.Outcome, row.Reason)
+				}
+			}
+
+			s.agent("B", quickProbe(s))
+			eventually(t, "three terminals online again", func() bool { return online() == len(trio) })
+		})
+	}
+}
+
+// askPatiently asks again when headquarters has heard too much.
+func (s *site) askPatiently(verb, payload string) (reply protocol.Reply) {
+	s.t.Helper()
+	eventually(s.t, "a reply to "+verb, func() bool {
+		reply = s.ask(verb, payload)
+		return reply.Code != protocol.CodeRateLimited
+	})
+	return reply
+}
