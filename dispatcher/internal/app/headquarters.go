@@ -236,10 +236,17 @@ func (hq *headquarters) publishInfo(ctx context.Context) error {
 	return hq.sender.JSON(ctx, hq.topics.Info(), info, transport.Options{Retain: true})
 }
 
-// alarm tells operators of a trouble that needs a person.
+// alarm tells operators of a trouble that needs a person, and with a nil error
+// that it is over.
 func (hq *headquarters) alarm(kind, runID string, trouble error) {
-	hq.log.Error("trouble needs a person", "kind", kind, "run_id", runID, "error", trouble)
-	alarm := protocol.Alarm{Meta: hq.orders.Meta(), Kind: kind, Message: fmt.Sprintf("run %s: %v", runID, trouble)}
+	alarm := protocol.Alarm{Meta: hq.orders.Meta(), Kind: kind, Recovered: trouble == nil}
+	if trouble == nil {
+		hq.log.Info("the trouble is over", "kind", kind, "run_id", runID)
+		alarm.Message = fmt.Sprintf("run %s: it is over", runID)
+	} else {
+		hq.log.Error("trouble needs a person", "kind", kind, "run_id", runID, "error", trouble)
+		alarm.Message = fmt.Sprintf("run %s: %v", runID, trouble)
+	}
 	topic := hq.topics.Alarm(protocol.SeverityCritical, kind)
 	if err := hq.orders.JSON(context.Background(), topic, alarm, transport.Options{}); err != nil {
 		hq.log.Error("cannot publish an alarm", "kind", kind, "error", err)
