@@ -8,11 +8,13 @@ import (
 	"muster/internal/task"
 )
 
-// TestKilledAgentIsOfflineAtOnceOverAnExternalBroker: kill -9 resets the
-// connection, and the broker sends the will without waiting for the keep-alive
-// (45 s) or the will's delay (15 s), which the end of the session cuts short.
-func TestKilledAgentIsOfflineAtOnceOverAnExternalBroker(t *testing.T) {
+// TestKilledAgentIsSoonOfflineOverAnExternalBroker: kill -9 resets the
+// connection, and nobody waits for the keep-alive of 30 s. Our broker sends the
+// will at once, since the end of the session cuts its delay short; mosquitto
+// waits out the delay of 15 s.
+func TestKilledAgentIsSoonOfflineOverAnExternalBroker(t *testing.T) {
 	t.Parallel()
+	most := map[string]time.Duration{"stand-alone": 5 * time.Second, "mosquitto": 20 * time.Second}
 	for name, prepare := range externals() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -38,7 +40,7 @@ func TestKilledAgentIsOfflineAtOnceOverAnExternalBroker(t *testing.T) {
 			agents["B"].kill()
 			killed := time.Now()
 			eventually(t, "the killed terminal offline", func() bool { return online() == len(trio)-1 })
-			if took := time.Since(killed); took > 5*time.Second {
+			if took := time.Since(killed); took > most[name] {
 				t.Errorf("offline after %v", took)
 			}
 			second := s.askPatiently("run", `{"job":"probe","stores":"all","barrierSeconds":2}`)

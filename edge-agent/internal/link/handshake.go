@@ -16,8 +16,10 @@ import (
 )
 
 // willDelay keeps a short break of the link from looking like an absence. The
-// session ends with the connection (expiry 0), and a strict broker then sends
-// the will at once; a session id in it lets receivers ignore a stale one.
+// session ends with the connection (expiry 0), and a broker that is strict (MQTT
+// 5, section 3.1.3.2.2) then sends the will at once, as ours does; mosquitto waits
+// the delay out. It is half the keep-alive, so that a dead terminal shows within
+// that either way. The session id in it lets receivers ignore a stale one.
 const willDelay = 15 * time.Second
 
 // connectPacket opens a clean session that ends with the connection: retained
