@@ -73,7 +73,7 @@ func (c *Collector) Collect(ctx context.Context, input json.RawMessage, asOf tim
 	r := &run{
 		collector: c, day: day, asOf: asOf, order: order,
 		messages: tally.NewMessages(), excerpt: tally.NewExcerpt(order.excerptLines),
-		left: c.config.MaxReadBytes,
+		left: c.config.MaxReadBytes, cut: map[*sources.Glob]bool{},
 	}
 	if err := r.readLogs(ctx); err != nil {
 		return nil, err

@@ -30,7 +30,8 @@ const (
 
 // Config says what a terminal collects. Only TimeZone is required.
 type Config struct {
-	// Logs are globs of log files ("**" crosses directories); rotated siblings are found by themselves.
+	// Logs are globs of log files ("**" crosses directories); rotated siblings are found by themselves. Linked folders
+	// behind the first wildcard are not gone into.
 	Logs []string `yaml:"logs"`
 	// ConfigFiles are globs of configuration files.
 	ConfigFiles []string `yaml:"config_files"`

@@ -43,6 +43,21 @@ func (r *run) open(ctx context.Context, match sources.Match) *sources.File {
 	return file
 }
 
+// again closes a file that was read already under another name, a link's or a second one; else it is taken now.
+func (r *run) again(file *sources.File, match sources.Match, first bool) bool {
+	other := r.same(file.Info())
+	if other == "" {
+		r.taken = append(r.taken, taken{path: match.Path, info: file.Info()})
+		return false
+	}
+	file.Close()
+	r.left += file.Info().Size()
+	if first {
+		r.say(match.Path, sources.Problem{Code: sources.SameFile, Detail: "the same file as " + showPath(other)})
+	}
+	return true
+}
+
 // readLog reads one log file. In the second look, a file that is in already is no news.
 func (r *run) readLog(ctx context.Context, match sources.Match, first bool) error {
 	file := r.open(ctx, match)
@@ -50,14 +65,9 @@ func (r *run) readLog(ctx context.Context, match sources.Match, first bool) erro
 		return ctx.Err()
 	}
 	defer file.Close()
-	if other := r.same(file.Info()); other != "" {
-		r.left += file.Info().Size()
-		if first {
-			r.say(match.Path, sources.Problem{Code: sources.SameFile, Detail: "the same file as " + showPath(other)})
-		}
+	if r.again(file, match, first) {
 		return nil
 	}
-	r.taken = append(r.taken, taken{path: match.Path, info: file.Info()})
 	lines := textenc.NewLines(file, textenc.Options{Declared: r.collector.encodingOf(match), MaxLineBytes: keptLineBytes})
 	reading := &logReading{
 		run: r, lines: lines, entry: logEntry{Path: showPath(match.Path), Compression: file.Compression()},
@@ -211,7 +221,7 @@ func cutShort(said []sources.Problem) bool {
 
 // readConfig reads every configuration file.
 func (r *run) readConfig(ctx context.Context) error {
-	r.tried = make(map[string]bool)
+	r.tried, r.taken = make(map[string]bool), nil
 	matches, err := r.find(ctx, r.collector.configFiles, true)
 	if err != nil {
 		return err
@@ -222,6 +232,9 @@ func (r *run) readConfig(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
+			continue
+		}
+		if r.again(file, match, true) {
 			continue
 		}
 		err := r.readConfigFile(file, match)

@@ -34,6 +34,8 @@ type run struct {
 	// taken are the log files that were read, so that one with two names counts once.
 	taken []taken
 	tried map[string]bool
+	// cut are the globs whose search was broken off; they are not searched again.
+	cut map[*sources.Glob]bool
 }
 
 type taken struct {
@@ -96,21 +98,20 @@ func (r *run) find(ctx context.Context, globs []*sources.Glob, first bool) ([]so
 	type dated struct {
 		sources.Match
 		modified time.Time
+		link     bool
 	}
 	var files []dated
 	seen := make(map[string]bool)
 	for _, glob := range globs {
-		found, more, none, err := glob.Find(ctx, r.collector.config.MaxFiles)
+		if r.cut[glob] {
+			continue
+		}
+		found, err := glob.Find(ctx, r.collector.config.MaxFiles)
 		if err != nil {
 			return nil, err
 		}
-		if first && none != nil {
-			r.say(glob.String(), *none)
-		}
-		if first && more {
-			r.say(glob.String(), sources.Problem{Code: sources.TooManyFiles, Detail: "some are left out"})
-		}
-		for _, match := range found {
+		r.note(glob, found, first)
+		for _, match := range found.Files {
 			if seen[match.Path] || !first && r.tried[match.Path] && !r.renamed(match.Path) {
 				continue
 			}
@@ -119,11 +120,15 @@ func (r *run) find(ctx context.Context, globs []*sources.Glob, first bool) ([]so
 			if info, err := os.Stat(match.Path); err == nil {
 				file.modified = info.ModTime()
 			}
+			if info, err := os.Lstat(match.Path); err == nil {
+				file.link = info.Mode().Type() == fs.ModeSymlink
+			}
 			files = append(files, file)
 		}
 	}
 	slices.SortFunc(files, func(a, b dated) int {
-		return cmp.Or(b.modified.Compare(a.modified), strings.Compare(a.Path, b.Path))
+		// A link behind its file, so that a file with both is read under its own name.
+		return cmp.Or(b.modified.Compare(a.modified), compareBool(a.link, b.link), strings.Compare(a.Path, b.Path))
 	})
 	if room := max(0, r.collector.config.MaxFiles-len(r.tried)); len(files) > room {
 		r.say("", sources.Problem{Code: sources.TooManyFiles, Detail: "the oldest files are left out"})
@@ -134,6 +139,30 @@ func (r *run) find(ctx context.Context, globs []*sources.Glob, first bool) ([]so
 		matches = append(matches, file.Match)
 	}
 	return matches, nil
+}
+
+// note says in the first look what was wrong with a search.
+func (r *run) note(glob *sources.Glob, found sources.Found, first bool) {
+	if first && found.Problem != nil {
+		r.say(glob.String(), *found.Problem)
+		if found.Problem.Code == sources.SearchCut {
+			r.cut[glob] = true
+		}
+	}
+	if first && found.More {
+		r.say(glob.String(), sources.Problem{Code: sources.TooManyFiles, Detail: "some are left out"})
+	}
+}
+
+// compareBool orders false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
 }
 
 // renamed reports whether a path that was tried stands for a file now that was not read.
@@ -177,7 +206,7 @@ func (r *run) output() *result {
 	out.Totals.ErrorGroups = len(groups) + more
 	out.Truncated.UngroupedLines = r.messages.Dropped()
 	for _, p := range r.problems {
-		if p.Code == sources.OverBudget || p.Code == sources.TooManyFiles {
+		if p.Code == sources.OverBudget || p.Code == sources.TooManyFiles || p.Code == sources.SearchCut {
 			out.Truncated.UnreadFiles++
 		}
 	}

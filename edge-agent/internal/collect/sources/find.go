@@ -61,49 +61,68 @@ func NewGlob(text string, siblings bool) (*Glob, error) {
 // String returns the pattern as it was configured.
 func (g *Glob) String() string { return g.text }
 
-// Find returns at most limit files that the glob names, sorted by path, whether there were more, and why there are
-// none where there are none. It gives up with the error of ctx.
-func (g *Glob) Find(ctx context.Context, limit int) (found []Match, more bool, problem *Problem, err error) {
-	tree := cancellable{ctx: ctx, inner: os.DirFS(g.base)}
+// Found is what a glob names.
+type Found struct {
+	// Files are sorted by path.
+	Files []Match
+	// More says that there were more than the limit.
+	More bool
+	// Problem says why there are none where there are none, or that the search was broken off and some may be missing.
+	Problem *Problem
+}
+
+// Find returns at most limit files that the glob names. Linked folders are not gone into: what they lead to has another
+// name, and a link to a folder above has no end. A link that the glob names is found, whatever it leads to. The search
+// is bounded in time and in what it looks at. Its error is that of ctx.
+func (g *Glob) Find(ctx context.Context, limit int) (Found, error) {
+	return g.find(ctx, limit, searchBounds{entries: maxEntries, time: maxSearch})
+}
+
+func (g *Glob) find(ctx context.Context, limit int, bounds searchBounds) (found Found, err error) {
+	tree := newTree(ctx, os.DirFS(g.base), bounds)
 	walk := func(name string, entry fs.DirEntry) error {
-		if ctx.Err() != nil {
-			return ctx.Err()
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 		canonical, ok := g.accept(name)
+		whole := filepath.Join(g.base, filepath.FromSlash(name))
 		if !ok || entry.IsDir() {
 			return nil
 		}
-		if len(found) == limit {
-			more = true
+		if len(found.Files) == limit {
+			found.More = true
 			return errEnough
 		}
-		found = append(found, Match{
-			Path:      filepath.Join(g.base, filepath.FromSlash(name)),
-			Canonical: filepath.Join(g.base, filepath.FromSlash(canonical)),
+		found.Files = append(found.Files, Match{
+			Path: whole, Canonical: filepath.Join(g.base, filepath.FromSlash(canonical)),
 		})
 		return nil
 	}
 	err = doublestar.GlobWalk(tree, g.wide, walk, globOptions()...)
 	if ctx.Err() != nil {
-		return nil, false, nil, ctx.Err()
+		return Found{}, ctx.Err()
 	}
-	if err != nil && !errors.Is(err, errEnough) {
-		return nil, false, &Problem{Code: NoMatch, Detail: err.Error()}, nil
+	slices.SortFunc(found.Files, func(a, b Match) int { return strings.Compare(a.Path, b.Path) })
+	switch {
+	case found.More:
+	case tree.spent() != "":
+		found.Problem = &Problem{Code: SearchCut, Detail: "broken off " + tree.spent() + "; files may be missing"}
+	case err != nil:
+		found = Found{Problem: &Problem{Code: NoMatch, Detail: err.Error()}}
+	case len(found.Files) == 0:
+		found.Problem = g.whyNone()
 	}
-	slices.SortFunc(found, func(a, b Match) int { return strings.Compare(a.Path, b.Path) })
-	if len(found) == 0 {
-		return nil, false, g.whyNone(), nil
-	}
-	return found, more, nil, nil
+	return found, nil
 }
 
 var errEnough = errors.New("enough files")
 
 func globOptions() []doublestar.GlobOption {
+	options := []doublestar.GlobOption{doublestar.WithNoFollow()}
 	if runtime.GOOS == "windows" {
-		return []doublestar.GlobOption{doublestar.WithCaseInsensitive()}
+		options = append(options, doublestar.WithCaseInsensitive())
 	}
-	return nil
+	return options
 }
 
 func (g *Glob) whyNone() *Problem {
@@ -171,35 +190,4 @@ func widen(pattern string) string {
 		wide = strings.ReplaceAll(wide, "**", "*")
 	}
 	return dir + wide
-}
-
-// cancellable is a file system that stops answering once its context has ended, so that a walk over a large tree that
-// matches nothing can be broken off.
-type cancellable struct {
-	ctx   context.Context
-	inner fs.FS
-}
-
-// Open implements fs.FS.
-func (c cancellable) Open(name string) (fs.File, error) {
-	if err := c.ctx.Err(); err != nil {
-		return nil, err
-	}
-	return c.inner.Open(name)
-}
-
-// ReadDir implements fs.ReadDirFS.
-func (c cancellable) ReadDir(name string) ([]fs.DirEntry, error) {
-	if err := c.ctx.Err(); err != nil {
-		return nil, err
-	}
-	return fs.ReadDir(c.inner, name)
-}
-
-// Stat implements fs.StatFS. Without it a pattern would be opened to see whether it exists, and opening a pipe waits.
-func (c cancellable) Stat(name string) (fs.FileInfo, error) {
-	if err := c.ctx.Err(); err != nil {
-		return nil, err
-	}
-	return fs.Stat(c.inner, name)
 }

@@ -25,6 +25,7 @@ const (
 	UnsupportedCompression = "unsupported_compression" // packed in a way that is not read; only hashed
 	DecompressionCapped    = "decompression_capped"    // unpacks to more than the bound; the rest is left out
 	TooManyFiles           = "too_many_files"          // the globs name more files than are taken
+	SearchCut              = "search_cut"              // the search for files was broken off; some may be missing
 	OverBudget             = "over_budget"             // left unread because the run has read enough bytes
 )
 

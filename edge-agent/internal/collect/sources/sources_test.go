@@ -30,14 +30,14 @@ func find(t *testing.T, pattern string, siblings bool) (names []string, problem 
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, _, problem, err := glob.Find(t.Context(), 1000)
+	found, err := glob.Find(t.Context(), 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, match := range found {
+	for _, match := range found.Files {
 		names = append(names, filepath.Base(match.Path))
 	}
-	return names, problem
+	return names, found.Problem
 }
 
 func TestFindTakesRotatedSiblings(t *testing.T) {
@@ -132,12 +132,12 @@ func TestFindIsBoundedAndCancelled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found, more, _, err := glob.Find(t.Context(), 3); len(found) != 3 || !more || err != nil {
-		t.Errorf("%d found, more %v, %v", len(found), more, err)
+	if found, err := glob.Find(t.Context(), 3); len(found.Files) != 3 || !found.More || err != nil {
+		t.Errorf("%d found, more %v, %v", len(found.Files), found.More, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, _, err := glob.Find(ctx, 3); !errors.Is(err, context.Canceled) {
+	if _, err := glob.Find(ctx, 3); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
