@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"runtime/debug"
 	"strconv"
@@ -57,7 +58,11 @@ func (s *Server) handle(c *guard.Conn, establish func(net.Conn) error) {
 	if cause == nil {
 		cause = err
 	}
-	s.log.Debug("connection ended", "user", p.identity.Name, "remote", c.RemoteAddr().String(), "cause", cause)
+	level := slog.LevelDebug
+	if refused := (*guard.Violation)(nil); errors.As(cause, &refused) {
+		level = slog.LevelInfo // nobody hears of an old client's bad packet otherwise
+	}
+	s.log.Log(context.Background(), level, "connection ended", "user", p.identity.Name, "remote", c.RemoteAddr().String(), "cause", cause)
 }
 
 func (s *Server) nextSession() string {
