@@ -2,6 +2,7 @@ package schema
 
 import (
 	"fmt"
+	"math/big"
 	"regexp"
 	"slices"
 	"strings"
@@ -94,7 +95,7 @@ func pointerOf(e gojsonschema.ResultError) string {
 // reasonOf words one error in English and Chinese. The names of types and
 // words of the schema stay as they are: they are what must be typed.
 func reasonOf(e gojsonschema.ResultError) (en, zh string) {
-	detail := func(key string) string { return clip(fmt.Sprint(e.Details()[key])) }
+	detail := func(key string) string { return clip(shown(e.Details()[key])) }
 	switch e.Type() {
 	case "required":
 		return "is required", "缺少必填字段"
@@ -123,6 +124,27 @@ func reasonOf(e gojsonschema.ResultError) (en, zh string) {
 		return "must be a multiple of " + detail("multiple"), "必须是 " + detail("multiple") + " 的倍数"
 	}
 	return sizeReason(e, detail)
+}
+
+// shown writes a bound as a person would: the library's own way gives a large
+// whole number an exponent and an inexact one ten digits.
+func shown(detail any) string {
+	const plainBits = 80 // up to some 24 digits; longer ones read better with an exponent
+	switch v := detail.(type) {
+	case float64:
+		return shown(big.NewFloat(v))
+	case *big.Rat:
+		if v.IsInt() {
+			return v.Num().String()
+		}
+		return shown(new(big.Float).SetRat(v))
+	case *big.Float:
+		if size := v.MantExp(nil); size < -plainBits || size > plainBits {
+			return v.Text('g', -1)
+		}
+		return v.Text('f', -1)
+	}
+	return fmt.Sprint(detail)
 }
 
 func sizeReason(e gojsonschema.ResultError, detail func(string) string) (en, zh string) {

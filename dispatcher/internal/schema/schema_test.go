@@ -165,6 +165,31 @@ func TestHostileDocumentsAreRefusedQuickly(t *testing.T) {
 	}
 }
 
+func TestRefusalShowsBoundsAsPeopleWriteThem(t *testing.T) {
+	t.Parallel()
+	s := compile(t, `"type":"object","properties":{
+		"most":{"maximum":253402300799999},"least":{"minimum":-9007199254740993},"above":{"exclusiveMinimum":1234567890123},
+		"below":{"exclusiveMaximum":12345678.875},"small":{"minimum":0.1},"tiny":{"minimum":1e-100},"vast":{"minimum":1e100},
+		"step":{"multipleOf":86400000000},"part":{"multipleOf":0.05},"zero":{"minimum":0}}`)
+	for doc, want := range map[string]string{
+		`{"most":1e30}`:   "/most: must be at most 253402300799999",
+		`{"least":-1e30}`: "/least: must be at least -9007199254740993",
+		`{"above":0}`:     "/above: must be more than 1234567890123",
+		`{"below":1e30}`:  "/below: must be less than 12345678.875",
+		`{"small":0}`:     "/small: must be at least 0.1",
+		`{"tiny":0}`:      "/tiny: must be at least 1e-100",
+		`{"vast":0}`:      "/vast: must be at least 1e+100",
+		`{"step":1}`:      "/step: must be a multiple of 86400000000",
+		`{"part":0.07}`:   "/part: must be a multiple of 0.05",
+		`{"zero":-1}`:     "/zero: must be at least 0",
+	} {
+		var refusal *protocol.Error
+		if !errors.As(s.Validate([]byte(doc)), &refusal) || refusal.Message != want {
+			t.Errorf("%s: got %v, want %q", doc, refusal, want)
+		}
+	}
+}
+
 func TestRefusalNamesEveryFaultInOrder(t *testing.T) {
 	t.Parallel()
 	s := compile(t, `"type":"object","required":["b","a"],"additionalProperties":false,
