@@ -103,6 +103,9 @@ type Agent struct {
 	clock      hqClock
 	stopping   bool
 	due        time.Time // the next moment at which something is due
+	// nothingDue is set by an event after which there is nothing to look for: a
+	// broker says thousands of offers again, and each look goes through them all.
+	nothingDue bool
 }
 
 // event is something for the loop to do; done is closed after it.
@@ -178,8 +181,12 @@ func (a *Agent) Run(ctx context.Context, sender Sender) {
 			a.stop()
 			return
 		case e := <-a.events:
+			a.nothingDue = false
 			e.do(time.Now())
 			close(e.done)
+			if a.nothingDue {
+				continue
+			}
 		case <-timer.C:
 		}
 		timer.Reset(time.Until(a.work(time.Now())))

@@ -128,3 +128,29 @@ func TestAPartialListDropsNothing(t *testing.T) {
 		}
 	})
 }
+
+// TestAnOfferSaidAgainChangesNothing: it neither brings a claim forward nor
+// holds one up.
+func TestAnOfferSaidAgainChangesNothing(t *testing.T) {
+	inBubble(t, count, func(t *testing.T, b *bench) {
+		b.connect()
+		b.offer("t1")
+		b.wantClaims("t1")
+		began := time.Now()
+		for time.Since(began) < 31*time.Second {
+			b.offer("t1", func(o *protocol.Offer) { // as the first one, but for its id
+				o.Deadline = began.Add(2 * time.Minute).UnixMilli()
+				o.QueueDeadline = began.Add(time.Hour).UnixMilli()
+			})
+			sleep(100 * time.Millisecond)
+			if time.Since(began) < 15*time.Second {
+				b.wantClaims()
+			}
+		}
+		b.wantSomeClaims("t1")
+		// One of a later attempt counts at once.
+		b.order(protocol.Order{Order: protocol.OrderDeny, TaskID: "t1", Code: protocol.CodeNotYet, RetryAfterMs: 600_000})
+		b.offer("t1", func(o *protocol.Offer) { o.Attempt = 1 })
+		b.wantClaims("t1")
+	})
+}

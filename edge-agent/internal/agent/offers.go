@@ -25,6 +25,7 @@ func (a *Agent) offered(o *protocol.Offer, now time.Time) {
 	if w.offer != nil && o.Attempt < w.offer.Attempt {
 		return
 	}
+	a.nothingDue = isCopy(w.offer, o)
 	if w.offer == nil || o.Attempt > w.offer.Attempt || o.NotBefore != w.offer.NotBefore {
 		w.nextClaim, w.refuseFrom = time.Time{}, time.Time{}
 	}
@@ -32,6 +33,12 @@ func (a *Agent) offered(o *protocol.Offer, now time.Time) {
 	if _, known := a.journal.Get(o.TaskID); !known {
 		a.note(o.TaskID, journal.PhaseOffered, 0)
 	}
+}
+
+// isCopy tells that an offer says nothing that could make something due.
+func isCopy(have, got *protocol.Offer) bool {
+	return have != nil && have.Attempt == got.Attempt && have.NotBefore == got.NotBefore &&
+		have.Deadline == got.Deadline && have.QueueDeadline == got.QueueDeadline
 }
 
 // withdraw forgets an offer. What runs goes on until a cancel or a sync, since
