@@ -356,8 +356,15 @@ func TestACrashAnywhereLeadsToTheSameBytes(t *testing.T) {
 				}
 			}
 		}
+		if raised := d.raised(); len(raised) != 0 {
+			t.Errorf("one failure after a start alarms a person: %q", raised)
+		}
+		d.pass(5 * time.Second)
+		if raised := d.raised(); len(raised) != 1 || !strings.Contains(raised[0], "power is gone") {
+			t.Errorf("got alarms %q; want one", raised)
+		}
 		d.stuck.fail(nil)
-		d.pass(5 * time.Second) // it is tried again by itself
+		d.pass(10 * time.Second) // it is tried again by itself
 		if revs := d.revisions(); revs[0].PublishedAt.IsZero() || len(d.summaries()) != 1 {
 			t.Errorf("not published after the trouble ended: %+v", revs)
 		}

@@ -146,20 +146,22 @@ func (b *Barrier) startDue(ctx context.Context) {
 }
 
 // startErrand does the work in its own goroutine and tells the loop; work
-// returns what the loop is to note. Failed work is tried again, and a series of
-// failures raises one alarm, and another word when it is over.
+// returns what the loop is to note. Failed work is tried again. The second
+// failure in a row raises one alarm, and another word when it is over: one that
+// the next attempt mends, as at a start before the broker is reached, needs
+// nobody.
 func (b *Barrier) startErrand(ctx context.Context, r *run, e *errand, alarm string, work func() (func(), error)) {
 	e.busy = true
-	first := e.failures == 0
+	failures := e.failures
 	b.work.Go(func() {
 		note, err := work()
 		if ctx.Err() != nil || errors.Is(err, store.ErrClosed) {
 			return
 		}
 		if err != nil {
-			b.deps.Log.Error("work on a run failed and will be tried again", "run_id", r.id, "alarm", alarm, "error", err)
+			b.deps.Log.Warn("work on a run failed and will be tried again", "run_id", r.id, "alarm", alarm, "error", err)
 		}
-		if first == (err != nil) { // trouble begins, or is over
+		if begins, ends := err != nil && failures == 1, err == nil && failures > 1; begins || ends {
 			b.deps.Alarm(alarm, r.id, err)
 		}
 		b.post(func() {
