@@ -138,7 +138,7 @@ func (m *MQTT) Publish(ctx context.Context, out Outbound) error {
 		QoS: 1, Topic: out.Topic, Payload: out.Payload, Retain: out.Retain, Properties: props,
 	})
 	if err != nil {
-		return fmt.Errorf("cannot publish on %s: %w", out.Topic, err)
+		return fmt.Errorf("the broker did not take it: %w", err)
 	}
 	return nil
 }
@@ -199,6 +199,7 @@ func (m *MQTT) subscribe(run context.Context, conn *autopaho.ConnectionManager) 
 		_, err := conn.Subscribe(run, &paho.Subscribe{Subscriptions: m.filters()})
 		switch {
 		case err == nil:
+			m.log.Info("connected to the broker", "url", m.cfg.URL.Redacted())
 			m.once.Do(func() { close(m.ready) })
 			m.connected()
 			return
