@@ -3,7 +3,6 @@ package executor
 import (
 	"bytes"
 	"os"
-	"path/filepath"
 	"strconv"
 	"syscall"
 )
@@ -30,16 +29,24 @@ func killMarked(marks []string) int {
 }
 
 func markedProcesses(marks []string) []int {
-	// A pattern without special characters cannot be malformed.
-	paths, _ := filepath.Glob("/proc/[0-9]*/environ")
+	// Names alone: a look into each process's folder costs far more than its file.
+	proc, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer proc.Close()
+	names, _ := proc.Readdirnames(-1) // as many as can be had
 	var pids []int
-	for _, path := range paths {
-		environ, err := os.ReadFile(path)
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue // not a process
+		}
+		environ, err := os.ReadFile("/proc/" + name + "/environ")
 		if err != nil || len(environ) == 0 {
 			continue // gone, a zombie, or another user's
 		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if err == nil && pid != os.Getpid() && holdsAll(environ, marks) {
+		if pid != os.Getpid() && holdsAll(environ, marks) {
 			pids = append(pids, pid)
 		}
 	}
