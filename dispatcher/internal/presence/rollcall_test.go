@@ -1,11 +1,15 @@
 package presence_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"pgregory.net/rapid"
+
+	"muster/dispatcher/internal/presence"
 	"muster/dispatcher/internal/steptest"
 	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
@@ -194,5 +198,62 @@ func TestALongListIsCutAndSaysSo(t *testing.T) {
 		if len(d.republish) != 1 {
 			t.Error("offers that the terminal does not know were not published again")
 		}
+	})
+}
+
+// TestMemoryAndStoreAgreeWhateverIsLost lets births, wills, hellos and returns
+// of an external broker come in any order, with a store that fails in between.
+func TestMemoryAndStoreAgreeWhateverIsLost(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		steptest.Bubble(t, rt, func(t *testing.T) {
+			d := &desk{t: t, Bench: steptest.New(t)}
+			terminals := &failing{Store: d.Store}
+			d.Presence = presence.New(presence.Config{Terminals: terminals, Tasks: d.Store, Sender: d.Sender,
+				Listeners: []presence.Listener{d}, Republish: func(string) {}, Now: time.Now, Logger: d.Logger})
+			if err := d.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(d.Presence.Stop)
+			newest, alive := 0, false
+			for range rapid.IntRange(1, 40).Draw(rt, "steps") {
+				switch rapid.IntRange(0, 6).Draw(rt, "act") {
+				case 0:
+					newest, alive = newest+1, true
+					d.says(birth(fmt.Sprint("s", newest)))
+				case 1: // a will, of the newest session or an older one
+					of := rapid.IntRange(max(1, newest-1), max(1, newest)).Draw(rt, "of")
+					alive = alive && of != newest
+					d.says(protocol.Presence{SessionID: fmt.Sprint("s", of)})
+				case 2:
+					if alive {
+						d.hello(protocol.Hello{Meta: protocol.Meta{ID: "h"}})
+					}
+				case 3:
+					d.Reached()
+				case 4:
+					terminals.fail(errors.New("disk full"))
+				case 5:
+					terminals.fail(nil)
+				case 6:
+					time.Sleep(rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, 10 * time.Second, 80 * time.Second}).Draw(rt, "sleep"))
+				}
+			}
+			terminals.fail(nil)
+			if alive { // the agent says hello until it is heard
+				d.hello(protocol.Hello{Meta: protocol.Meta{ID: "h"}})
+			}
+			time.Sleep(2 * time.Minute)
+			if d.Online("S000") != alive {
+				steptest.Fail("online %t, the session %d is alive: %t", d.Online("S000"), newest, alive)
+			}
+			if got := d.stored(); got.Online != alive || alive && got.SessionID != fmt.Sprint("s", newest) {
+				steptest.Fail("the store says %+v, session %d, alive %t", got, newest, alive)
+			}
+			asked := len(d.questions(time.Now()))
+			time.Sleep(30 * time.Second)
+			if again := len(d.questions(time.Now())) - asked; again != 0 {
+				steptest.Fail("still asked %d times", again)
+			}
+		})
 	})
 }
