@@ -222,13 +222,18 @@ func (t *Terminal) ordered(o protocol.Order) {
 		h := t.tasks[o.TaskID]
 		t.mu.Unlock()
 		if h != nil && h.done != nil && h.done.Attempt == o.Attempt {
+			_ = t.Send(protocol.KindProgress, protocol.Progress{Meta: t.Meta(), TaskID: o.TaskID, Attempt: o.Attempt, Percent: 100})
 			_ = t.Send(protocol.KindResult, h.done)
 		}
 	case protocol.OrderDeny:
 		if o.RetryAfterMs > 0 {
 			time.AfterFunc(time.Duration(o.RetryAfterMs)*time.Millisecond, func() { _ = t.Claim(o.TaskID) })
 		}
-	case protocol.OrderReceipt, protocol.OrderCancel, protocol.OrderSync:
+	case protocol.OrderSync:
+		if o.HelloID == "" {
+			_ = t.hello() // headquarters asks who is there
+		}
+	case protocol.OrderReceipt, protocol.OrderCancel:
 	}
 }
 
