@@ -194,6 +194,7 @@ func (hq *headquarters) handle(ctx context.Context, in transport.Inbound) error 
 	case protocol.KindClaim:
 		return hq.grant.HandleClaim(ctx, addr, in)
 	case protocol.KindProgress:
+		hq.intake.Heard(addr.Store, addr.Terminal)
 		return hq.grant.HandleProgress(ctx, addr, in)
 	case protocol.KindReady:
 		return hq.intake.HandleReady(ctx, addr, in)

@@ -13,8 +13,11 @@ import (
 )
 
 const (
-	// sendTimeout is the least time that one upload gets; a terminal answers an
-	// order within a second or two.
+	// answerTimeout bounds the silence after an order to send: a terminal says
+	// at once that it begins, and one that is stuck must not hold a slot for as
+	// long as an upload over a slow link may take.
+	answerTimeout = 10 * time.Second
+	// sendTimeout is the least time that one upload gets once it has begun.
 	sendTimeout = 30 * time.Second
 	// slowestLink, in bytes a second, is the link that a larger upload's time
 	// is reckoned for: a GPRS modem on a bad day.
@@ -71,11 +74,26 @@ func (i *Intake) pass(now time.Time) (calls []*announced, wait time.Duration) {
 		if wait = i.pay(e, now); wait > 0 {
 			break
 		}
-		i.line.call(e, now.Add(max(sendTimeout, time.Duration(e.bytes)*time.Second/slowestLink)))
+		i.line.call(e, now.Add(answerTimeout))
 		calls = append(calls, e)
 	}
 	_, overdue := i.line.overdue(now)
 	return calls, sooner(wait, overdue)
+}
+
+// sendTime is what one upload may take.
+func sendTime(bytes int) time.Duration {
+	return max(sendTimeout, time.Duration(bytes)*time.Second/slowestLink)
+}
+
+// Heard takes a sign of life of a terminal: what it was called for is on its
+// way. It returns at once.
+func (i *Intake) Heard(storeID, terminalID string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.line.hear(terminal{storeID, terminalID}, i.cfg.Now()) {
+		i.signal()
+	}
 }
 
 // pay takes the tokens for a result's bytes, the slot being free. A result

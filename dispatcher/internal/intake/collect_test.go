@@ -123,6 +123,8 @@ func TestAnUploadThatDoesNotComeFreesItsTurn(t *testing.T) {
 		d.ready(0, 250_000)
 		d.ready(1, 20_000)
 		d.calls()
+		d.Heard("S001", "pos")
+		d.Heard("S000", "pos")
 		time.Sleep(60 * time.Second)
 		if got := fmt.Sprint(d.calls()); got != "[S000]" {
 			t.Fatalf("a slow link was given up after a minute: %s", got)
@@ -133,6 +135,29 @@ func TestAnUploadThatDoesNotComeFreesItsTurn(t *testing.T) {
 		}
 		if d.leases.isPaused("r-S000") || d.Stats().TimedOut != 1 {
 			t.Errorf("counted %+v", d.Stats())
+		}
+	})
+}
+
+func TestATerminalThatDoesNotAnswerTheCallFreesItsTurnSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, limits{inFlight: 1, burst: 1})
+		d.run(2)
+		d.ready(0, 250_000)
+		d.ready(1, 20_000)
+		d.calls()
+		time.Sleep(9 * time.Second)
+		if got := fmt.Sprint(d.calls()); got != "[S000]" {
+			t.Fatalf("given up after 9 s: %s", got)
+		}
+		time.Sleep(time.Second)
+		if got := fmt.Sprint(d.calls()); got != "[S000 S001]" || d.Stats().TimedOut != 1 {
+			t.Errorf("called %s, counted %+v", got, d.Stats())
+		}
+		d.ready(0, 250_000) // it recovers, behind the others
+		d.send(1, success(1, 1, large(20_000)))
+		if got := fmt.Sprint(d.calls()); got != "[S000 S001 S000]" {
+			t.Errorf("called %s", got)
 		}
 	})
 }

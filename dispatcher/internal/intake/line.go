@@ -24,6 +24,7 @@ type announced struct {
 	turn     uint64 // the order of asking
 	paid     int    // bytes that the budget has paid for
 	away     bool   // its terminal is offline
+	heard    bool   // its terminal answered the call
 	until    time.Time
 }
 
@@ -73,11 +74,23 @@ func (l *line) first() *announced {
 	return nil
 }
 
-// call moves a waiting result to those that are sent, until its time is up.
+// call moves a waiting result to those that are sent. Its terminal has to be
+// heard until the given time.
 func (l *line) call(e *announced, until time.Time) {
 	l.leave(e)
-	e.until = until
+	e.heard, e.until = false, until
 	l.sending[e.upload] = e
+}
+
+// hear gives what a terminal was called for the time that sending takes. It
+// reports whether anything changed.
+func (l *line) hear(who terminal, now time.Time) (changed bool) {
+	for _, e := range l.sending {
+		if e.who == who && !e.heard {
+			e.heard, e.until, changed = true, now.Add(sendTime(e.bytes)), true
+		}
+	}
+	return changed
 }
 
 // remove takes a result out of the line; was tells whether it had been called

@@ -146,7 +146,9 @@ func stamped(answer outbox.Answer, meta protocol.Meta) protocol.Result {
 	return answer.Frame
 }
 
-// slotGiven sends a large result, now that headquarters has room for it.
+// slotGiven sends a large result, now that headquarters has room for it, and
+// first of all says so: a terminal that is not heard soon loses its turn, and the
+// result itself may take a minute over a slow link.
 func (a *Agent) slotGiven(o protocol.Order, now time.Time) {
 	w := a.tasks[o.TaskID]
 	if w == nil {
@@ -154,6 +156,7 @@ func (a *Agent) slotGiven(o protocol.Order, now time.Time) {
 	}
 	if kept, ok := a.waiting(w); ok && kept.Attempt == o.Attempt {
 		w.slot, w.sendAt = true, now
+		a.send(protocol.KindProgress, protocol.Progress{Meta: a.cfg.Stamp.Meta(), TaskID: w.id, Attempt: o.Attempt, Percent: 100})
 	}
 }
 
