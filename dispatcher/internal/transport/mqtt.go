@@ -32,6 +32,11 @@ const (
 	// failed connection, is tried again.
 	retryFirst = 200 * time.Millisecond
 	retryMost  = 15 * time.Second
+	// takenOver is the reason code of a DISCONNECT (MQTT 5, 3.14.2.1) that says
+	// that somebody else logged in with our client id. Whoever it is, the two
+	// must not take the session from each other in a loop.
+	takenOver      = 0x8e
+	takenOverPause = time.Minute
 )
 
 // MQTTConfig says how to reach an external broker.
@@ -60,6 +65,7 @@ type MQTT struct {
 	mu     sync.Mutex
 	conn   *autopaho.ConnectionManager
 	cancel context.CancelFunc
+	taken  time.Time // when the session was last taken over
 	wg     sync.WaitGroup
 }
 
@@ -149,7 +155,7 @@ func (m *MQTT) clientConfig(run context.Context) autopaho.ClientConfig {
 		TlsCfg:                m.cfg.TLS,
 		KeepAlive:             30,
 		SessionExpiryInterval: uint32(mqttSession / time.Second),
-		ReconnectBackoff:      backoffDelay,
+		ReconnectBackoff:      m.reconnectDelay,
 		ConnectUsername:       m.cfg.User,
 		ConnectPassword:       []byte(m.cfg.Password),
 		ConnectPacketBuilder: func(c *paho.Connect, _ *url.URL) (*paho.Connect, error) {
@@ -170,11 +176,35 @@ func (m *MQTT) clientConfig(run context.Context) autopaho.ClientConfig {
 		ClientConfig: paho.ClientConfig{
 			ClientID:                   m.cfg.User,
 			EnableManualAcknowledgment: true,
+			OnServerDisconnect:         m.disconnected,
 			OnPublishReceived: []func(paho.PublishReceived) (bool, error){
 				func(pr paho.PublishReceived) (bool, error) { return true, m.enqueue(run, pr) },
 			},
 		},
 	}
+}
+
+// disconnected takes the broker's word why it ended the connection.
+func (m *MQTT) disconnected(d *paho.Disconnect) {
+	if d.ReasonCode != takenOver {
+		m.log.Warn("the broker ended the connection", "url", m.cfg.URL.Redacted(), "reason_code", d.ReasonCode)
+		return
+	}
+	m.mu.Lock()
+	m.taken = time.Now()
+	m.mu.Unlock()
+	m.log.Error("somebody else logged in at the broker as this dispatcher; is a second one running? only one may",
+		"url", m.cfg.URL.Redacted(), "user", m.cfg.User, "pause", takenOverPause)
+}
+
+// reconnectDelay is the pause before an attempt to connect, counted from 0.
+func (m *MQTT) reconnectDelay(attempt int) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if attempt == 0 && !m.taken.IsZero() && time.Since(m.taken) < takenOverPause {
+		return takenOverPause
+	}
+	return backoffDelay(attempt)
 }
 
 // filters are what headquarters takes in. Retain as published lets the trigger

@@ -218,3 +218,26 @@ func TestStopBeforeStart(t *testing.T) {
 	stopLink(t, l)
 	stopLink(t, l)
 }
+
+func TestTwoDispatchersDoNotTakeTurnsAtOneSession(t *testing.T) {
+	t.Parallel()
+	addr := broker(t, "127.0.0.1:0").Addr("tcp").String()
+	first, connected := link(t, addr, func(context.Context, transport.Inbound) error { return nil })
+	await(t, "the first connection", connected)
+	if delay := first.ReconnectDelay(0); delay > time.Second {
+		t.Errorf("a link that was never taken over waits %v", delay)
+	}
+	_, second := link(t, addr, func(context.Context, transport.Inbound) error { return nil })
+	await(t, "the second connection", second)
+	deadline := time.After(patience)
+	for tick := time.Tick(5 * time.Millisecond); !first.TakenOver(); {
+		select {
+		case <-tick:
+		case <-deadline:
+			t.Fatal("the first link does not know that it was taken over")
+		}
+	}
+	if delay := first.ReconnectDelay(0); delay < 30*time.Second {
+		t.Errorf("it would take the session back after %v", delay)
+	}
+}
