@@ -135,6 +135,12 @@ func (c Config) checkTransport(file *settings.File) error {
 	if !protocol.ValidID(c.MQTT.User) {
 		return file.Errorf("$.mqtt.user", "%q is no user name; write 1 to 63 of A-Z a-z 0-9 . _ -", c.MQTT.User)
 	}
+	if _, err := c.MQTT.password(); err != nil {
+		return file.Errorf("$.mqtt.password_file", "%v", err)
+	}
+	if _, err := c.MQTT.tls(); err != nil {
+		return file.Errorf("$.mqtt.ca_file", "%v", err)
+	}
 	return nil
 }
 

@@ -39,6 +39,8 @@ func TestLoadRefusesWithFileLineAndKey(t *testing.T) {
 		"open to all":     {"broker:\n  listeners:\n    tcp:\n      address: 0.0.0.0:1883\n", `4: broker.listeners.tcp.address: "0.0.0.0:1883" is not a loopback address`},
 		"url":             {"transport: mqtt\nmqtt:\n  url: localhost\n", `3: mqtt.url: "localhost" is no broker address`},
 		"user":            {"transport: mqtt\nmqtt: {user: a b}\n", `2: mqtt.user: "a b" is no user name`},
+		"password file":   {"transport: mqtt\nmqtt:\n  password_file: gone\n", "3: mqtt.password_file: cannot read the broker password"},
+		"ca file":         {"transport: mqtt\nmqtt:\n  ca_file: gone\n", "3: mqtt.ca_file: cannot read the broker's certificates"},
 		"cap":             {"admission: {max_running: 0}\n", "1: admission.max_running: 0 is out of range"},
 		"fraction":        {"admission: {max_running: 1.5}\n", "1: admission.max_running: must be a whole number"},
 		"rate":            {"admission: {grants_per_second: -1}\n", "1: admission.grants_per_second: -1 is out of range"},

@@ -48,10 +48,11 @@ func notOffered(verb protocol.Verb) *protocol.Error {
 }
 
 func expired(now, deadline time.Time) *protocol.Error {
-	late := now.Sub(deadline).Round(time.Second)
+	const layout = "2006-01-02T15:04:05.000Z07:00"
+	by, at := deadline.UTC().Format(layout), now.UTC().Format(layout)
 	return &protocol.Error{Code: protocol.CodeExpired, Path: "/deadline",
-		Message:   fmt.Sprintf("the request came %s after its deadline; nothing was created", late),
-		MessageZh: fmt.Sprintf("请求已超过截止时间 %s，未创建任何内容", late),
+		Message:   fmt.Sprintf("the request's deadline was %s and it is %s at headquarters; nothing was created", by, at),
+		MessageZh: fmt.Sprintf("请求的截止时间为 %s，总部现在是 %s，未创建任何内容", by, at),
 		Hint:      "deadline is epoch milliseconds by headquarters' clock; send it again with a later one, or none"}
 }
 
