@@ -29,6 +29,8 @@ func TestDecodeRefusesWithFileLineAndKey(t *testing.T) {
 		"other unit":   {"name: a\nwait: 30秒\n", "x.yaml:2: wait: must be a duration with its unit, such as 45s"},
 		"yes":          {"name: a\nquiet: yes\n", "x.yaml:2: quiet: must be true or false"},
 		"fraction":     {"inner:\n  count: 1.5\n", "x.yaml:2: inner.count: must be a whole number"},
+		"no value":     {"name:\ninner:\n  count: 1\n", "x.yaml:1: name: must be a text, in quotes"},
+		"null":         {"inner:\n  count: null\n", "x.yaml:2: inner.count: must be a whole number"},
 		"bare id":      {"name: 007\n", "x.yaml:1: name: must be a text, in quotes"},
 		"wrong type":   {"inner:\n  count: many\n", "x.yaml:2: inner.count: must be a whole number"},
 		"syntax":       {"name: [a\n", "x.yaml:1: "},

@@ -25,8 +25,15 @@ func (f *File) checkNode(node ast.Node, t reflect.Type, path string) error {
 		t = t.Elem()
 	}
 	switch n := node.(type) {
-	case nil, *ast.NullNode, *ast.AliasNode, *ast.MergeKeyNode:
+	case nil, *ast.AliasNode, *ast.MergeKeyNode:
 		return nil
+	case *ast.NullNode: // a section may be empty; a value that is said must be one
+		switch t.Kind() {
+		case reflect.Struct, reflect.Map, reflect.Slice:
+			return nil
+		default:
+			return f.checkScalar(node, t, path)
+		}
 	case *ast.AnchorNode:
 		return f.checkNode(n.Value, t, path)
 	case *ast.TagNode:
@@ -86,6 +93,10 @@ func (f *File) checkScalar(node ast.Node, t reflect.Type, path string) error {
 	case t.Kind() == reflect.Bool:
 		if kind != ast.BoolType {
 			want = "true or false"
+		}
+	case t.Kind() == reflect.Float64:
+		if kind != ast.IntegerType && kind != ast.FloatType && kind != ast.NanType && kind != ast.InfinityType {
+			want = "a number"
 		}
 	case t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64:
 		if kind != ast.IntegerType {
