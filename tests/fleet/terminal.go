@@ -39,7 +39,7 @@ type Options struct {
 	Observe  func(kind string, order protocol.Order)
 	// Mute stops the terminal from claiming.
 	Mute bool
-	// ClaimAfter is how long the terminal thinks about an offer.
+	// ClaimAfter is how long the terminal waits before it even reads an offer.
 	ClaimAfter time.Duration
 }
 
@@ -183,6 +183,15 @@ func (t *Terminal) offered(taskID string, payload []byte) {
 		return
 	}
 	t.observe("offer", protocol.Order{TaskID: taskID})
+	if t.opts.ClaimAfter > 0 {
+		time.AfterFunc(t.opts.ClaimAfter, func() { t.consider(taskID, payload) })
+		return
+	}
+	t.consider(taskID, payload)
+}
+
+// consider reads an offer and claims it.
+func (t *Terminal) consider(taskID string, payload []byte) {
 	var offer protocol.Offer
 	if protocol.Decode(payload, protocol.MaxPayloadBytes, &offer) != nil {
 		return
@@ -204,7 +213,7 @@ func (t *Terminal) offered(taskID string, payload []byte) {
 
 // claimAt claims when the offer is due.
 func (t *Terminal) claimAt(offer protocol.Offer) {
-	wait := max(t.opts.ClaimAfter, time.Until(time.UnixMilli(offer.NotBefore)))
+	wait := time.Until(time.UnixMilli(offer.NotBefore))
 	if wait <= 0 {
 		_ = t.Claim(offer.TaskID) // a dead connection ends the terminal
 		return
