@@ -79,6 +79,15 @@ func recovered(f func() error) (panicked bool, err error) {
 	return false, f()
 }
 
+// goodbye tells the clients of a listener that the broker stops.
+func (s *Server) goodbye(listener string) {
+	for _, cl := range s.broker.Clients.GetAll() {
+		if cl.Net.Listener == listener && !cl.Closed() {
+			_ = s.broker.DisconnectClient(cl, packets.ErrServerShuttingDown) // it is closed either way
+		}
+	}
+}
+
 // forget removes what the library leaves of a session that is over: it skips
 // its own clean-up after a panic and when CONNACK could not be sent.
 func (s *Server) forget(p *peer, panicked bool) {

@@ -213,7 +213,7 @@ func (s *Server) listen(ctx context.Context, name string, lc ListenerConfig) err
 	}
 	opts := guard.Options{
 		Limits: s.connLimits(), Caps: s.caps, TLS: secure,
-		Logger: s.log.With("listener", name), Handle: s.handle,
+		Logger: s.log.With("listener", name), Handle: s.handle, Goodbye: s.goodbye,
 	}
 	var l listener
 	if name == "ws" {

@@ -62,6 +62,7 @@ type client struct {
 	t        *testing.T
 	received chan *paho.Publish
 	down     chan struct{}
+	goodbye  byte // the code of the broker's DISCONNECT; read it after down
 }
 
 type login struct {
@@ -104,7 +105,7 @@ func connectOver(t *testing.T, conn net.Conn, l login) (*client, *paho.Connack, 
 			func(r paho.PublishReceived) (bool, error) { c.received <- r.Packet; return true, nil },
 		},
 		OnClientError:      func(error) { down() },
-		OnServerDisconnect: func(*paho.Disconnect) { down() },
+		OnServerDisconnect: func(d *paho.Disconnect) { c.goodbye = d.ReasonCode; down() },
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	defer cancel()

@@ -22,6 +22,16 @@ type Options struct {
 	// wrapper of it, and returns when the connection is over. It must recover
 	// from whatever establish does.
 	Handle func(c *Conn, establish func(net.Conn) error)
+	// Goodbye, when set, tells the clients of a listener that is closing. The
+	// library's own function for that can deadlock with a client that leaves:
+	// it takes its read lock a second time while it holds it.
+	Goodbye func(listener string)
+}
+
+func (o Options) goodbye(listener string) {
+	if o.Goodbye != nil {
+		o.Goodbye(listener)
+	}
 }
 
 // Listener accepts MQTT over TCP or TLS for the MQTT library. It implements
@@ -91,11 +101,11 @@ func serveConn(c *Conn, swap func(io.Closer), id string, opts Options, establish
 	<-c.Done()
 }
 
-// Close stops accepting, lets the library say goodbye to its clients, and
-// closes every connection, those before CONNECT too.
-func (l *Listener) Close(closeClients listeners.CloseFn) {
+// Close stops accepting, says goodbye to the clients, and closes every
+// connection, those before CONNECT too. The library's function is not used.
+func (l *Listener) Close(listeners.CloseFn) {
 	_ = l.accept.Close() // a second close changes nothing
-	closeClients(l.id)
+	l.opts.goodbye(l.id)
 	l.open.closeAll()
 }
 

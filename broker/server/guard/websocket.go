@@ -95,12 +95,12 @@ func (l *WebSocket) upgrade(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// Close stops accepting, lets the library say goodbye to its clients, and
-// closes every connection.
-func (l *WebSocket) Close(closeClients listeners.CloseFn) {
+// Close stops accepting, says goodbye to the clients, and closes every
+// connection. The library's function is not used.
+func (l *WebSocket) Close(listeners.CloseFn) {
 	_ = l.server.Close() // connections that were never upgraded
 	_ = l.accept.Close()
-	closeClients(l.id)
+	l.opts.goodbye(l.id)
 	l.open.closeAll()
 }
 
