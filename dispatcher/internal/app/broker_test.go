@@ -3,6 +3,7 @@ package app_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"muster/broker/server"
 	"muster/dispatcher/internal/app"
@@ -48,6 +49,20 @@ func TestTheBrokerMayLoseEverything(t *testing.T) {
 	run := hq.technician("wang").run(`{"job":"probe","stores":"all"}`)
 	stopBroker(t, broker)
 	brokerAt(t, addr)
+	offered := make(chan string, 16) // to a terminal that says nothing
+	silent, err := fleet.Dial(t.Context(), addr, fleet.Login{User: "A/pos2"}, func(m fleet.Message) { offered <- m.Topic })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(silent.Close)
+	if err := silent.Subscribe(t.Context(), hq.topics.Offer("A", "+")); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-offered:
+	case <-time.After(patience):
+		t.Fatal("the open offers did not come back by themselves")
+	}
 	hq.terminal("A", fleet.Options{Execute: value("1")})
 	hq.terminal("B", fleet.Options{Execute: value("2")})
 	if report := hq.report(hq.technician("wang").summary(run.RunID, 1)); report.Counts != (protocol.Counts{Succeeded: 2}) {
