@@ -25,6 +25,7 @@ import (
 	"muster/broker/server/access"
 	"muster/broker/server/guard"
 	"muster/broker/server/retain"
+	"muster/internal/trust"
 )
 
 // Message is a message for headquarters. Payload and CorrelationData must not
@@ -35,6 +36,7 @@ type Message struct {
 	Retained        bool // was sent with the retain flag; it is not stored
 	ResponseTopic   string
 	CorrelationData []byte
+	Signature       trust.Signature // of the user properties; zero when there is none
 	ClientID        string
 	User            string // the authenticated name; a terminal's is "{store}/{terminal}"
 	Role            string
@@ -57,6 +59,7 @@ type Outgoing struct {
 	Retain          bool
 	Expiry          time.Duration
 	CorrelationData []byte
+	Signature       trust.Signature // travels as user properties; zero: none
 }
 
 // Options are what the embedding program supplies. All may be left zero.

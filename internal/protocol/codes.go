@@ -54,6 +54,8 @@ const (
 	CodeLeaseExpired Code = "LEASE_EXPIRED"
 	// CodeBadHash: the sha256 does not fit the bytes it names.
 	CodeBadHash Code = "BAD_HASH"
+	// CodeWrongOffer: the result answers an offer that headquarters never made.
+	CodeWrongOffer Code = "WRONG_OFFER"
 )
 
 // Error is a refusal that crosses a wire: a stable code, a human sentence in

@@ -147,7 +147,8 @@ const (
 // the value of result (answer succeeded) or of error, byte for byte as it
 // stands in the payload. Times are the terminal's own clock, epoch
 // milliseconds. Executed is false when a stored result answers a new grant or
-// the attempt never started.
+// the attempt never started. OfferSHA256 is the Hash of the offer that it
+// answers, empty when none was at hand.
 type Result struct {
 	Meta
 	TaskID     string          `json:"taskId"`
@@ -162,6 +163,8 @@ type Result struct {
 	OutputTail string          `json:"outputTail,omitempty"`
 	Executed   bool            `json:"executed"`
 	SHA256     string          `json:"sha256"`
+
+	OfferSHA256 string `json:"offerSha256,omitempty"`
 }
 
 // JobVersion names a job type and version that a terminal can execute.
@@ -207,7 +210,7 @@ const (
 // Order is what headquarters tells one terminal. Which fields stand in it
 // depends on Order:
 //
-//	grant    taskId attempt leaseMs runTimeoutMs offerId
+//	grant    taskId attempt leaseMs runTimeoutMs offerId offerSha256
 //	deny     taskId code message [retryAfterMs]
 //	send     taskId attempt
 //	receipt  taskId attempt sha256 accepted [code message path]
@@ -227,6 +230,7 @@ type Order struct {
 	LeaseMs      int64      `json:"leaseMs,omitempty"`
 	RunTimeoutMs int64      `json:"runTimeoutMs,omitempty"`
 	OfferID      string     `json:"offerId,omitempty"`
+	OfferSHA256  string     `json:"offerSha256,omitempty"`
 	SHA256       string     `json:"sha256,omitempty"`
 	Accepted     *bool      `json:"accepted,omitempty"`
 	Code         Code       `json:"code,omitempty"`

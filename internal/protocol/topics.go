@@ -79,6 +79,9 @@ func (t Topics) RunStore(run, store string) string { return t.join("runs", run, 
 // Info is the retained description of headquarters.
 func (t Topics) Info() string { return t.join("info") }
 
+// Trust is the retained list of headquarters' signing keys.
+func (t Topics) Trust() string { return t.join("trust") }
+
 // Alarm is the topic of one kind of alarm.
 func (t Topics) Alarm(severity Severity, kind string) string {
 	return t.join("alarms", string(severity), kind)
@@ -153,6 +156,7 @@ const (
 	AreaReply   Area = "rep"
 	AreaRuns    Area = "runs"
 	AreaInfo    Area = "info"
+	AreaTrust   Area = "trust"
 	AreaAlarms  Area = "alarms"
 )
 
@@ -191,8 +195,8 @@ func (t Topics) Parse(topic string) (a Address, ok bool) {
 		return parseReply(levels)
 	case AreaRuns:
 		return parseRun(levels)
-	case AreaInfo:
-		return Address{Area: AreaInfo}, len(levels) == 1
+	case AreaInfo, AreaTrust:
+		return Address{Area: Area(levels[0])}, len(levels) == 1
 	case AreaAlarms:
 		return parseAlarm(levels)
 	}

@@ -24,7 +24,7 @@ func NewEmbedded(cfg server.Config, handle Handler, session func(Session), log *
 		ManagedPresence: true,
 		Intake: func(ctx context.Context, m server.Message) error {
 			return handle(ctx, Inbound{Topic: m.Topic, Payload: m.Payload, Retained: m.Retained,
-				ResponseTopic: m.ResponseTopic, CorrelationData: m.CorrelationData})
+				ResponseTopic: m.ResponseTopic, CorrelationData: m.CorrelationData, Signature: m.Signature, User: m.User})
 		},
 		Session: func(s server.Session) { session(Session(s)) },
 	})

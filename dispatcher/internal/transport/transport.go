@@ -8,6 +8,8 @@ package transport
 import (
 	"context"
 	"time"
+
+	"muster/internal/trust"
 )
 
 // Inbound is a message from a terminal or a technician. Payload must not be
@@ -18,6 +20,10 @@ type Inbound struct {
 	Retained        bool // sent with the retain flag, or delivered from the retained store
 	ResponseTopic   string
 	CorrelationData []byte
+	Signature       trust.Signature // zero when it is not signed
+	// User is whom the broker inside this process authenticated, "" over any
+	// other broker. A terminal's is "{store}/{terminal}".
+	User string
 }
 
 // Handler takes one message in. It returns nil once the message may be
@@ -34,6 +40,7 @@ type Outbound struct {
 	Retain          bool
 	Expiry          time.Duration
 	CorrelationData []byte
+	Signature       trust.Signature // travels as user properties; zero: none
 }
 
 // Session says that a terminal's connection began or ended.
