@@ -13,8 +13,8 @@ import (
 // alone.
 var ErrOpenToOthers = errors.New("others may read it")
 
+// The modes of secrets.
 const (
-	// FileMode and FolderMode are those of secrets.
 	FileMode   fs.FileMode = 0o600
 	FolderMode fs.FileMode = 0o700
 )
