@@ -26,8 +26,10 @@ const (
 func (s *Server) strip(p *peer, pk packets.Packet) packets.Packet {
 	p.willRetain = pk.Connect.WillRetain // the library is told that it retains nothing
 	pk.Connect.WillRetain = false
-	pk.Properties.ReceiveMaximum = 0
-	pk.Properties.TopicAliasMaximum = 0
+	if !s.opts.keepsClientQuotas() {
+		pk.Properties.ReceiveMaximum = 0
+		pk.Properties.TopicAliasMaximum = 0
+	}
 	if _, _, terminal := terminalForm(string(pk.Connect.Username)); terminal && s.opts.ManagedPresence {
 		pk.Properties.SessionExpiryInterval = 0
 		pk.Connect.Clean = true
@@ -57,7 +59,9 @@ func (s *Server) admit(p *peer, cl *mqtt.Client, pk packets.Packet) packets.Code
 		return code
 	}
 	s.limitKeepalive(cl)
-	cl.State.Inflight.ResetSendQuota(0) // 0 means: no Receive Maximum to observe
+	if !s.opts.keepsClientQuotas() {
+		cl.State.Inflight.ResetSendQuota(0) // 0 means: no Receive Maximum to observe
+	}
 	return s.seat(p)
 }
 
@@ -71,19 +75,18 @@ func clientIDFits(id access.Identity, clientID string) bool {
 	return !terminal && len(clientID) <= maxClientID && !strings.HasPrefix(clientID, "$")
 }
 
-// admitWill lets a terminal leave a will on its own presence, and the
-// dispatcher one where it may publish. The library checks wills against
-// nothing. A presence will is dropped where headquarters manages presence.
+// admitWill refuses a will where it may not be left: the library checks wills
+// against nothing. A presence will is dropped where headquarters manages
+// presence.
 func (s *Server) admitWill(cl *mqtt.Client, id access.Identity) packets.Code {
 	will := cl.Properties.Will
 	if will.Flag == 0 {
 		return packets.CodeSuccess
 	}
-	own := s.rules.OwnPresence(id, will.TopicName)
-	if !own && (id.Role != access.RoleDispatcher || !s.rules.MayPublish(id, will.TopicName)) {
+	if !s.judge.MayLeaveWill(id, will.TopicName) {
 		return packets.ErrNotAuthorized
 	}
-	if own && s.opts.ManagedPresence {
+	if s.opts.ManagedPresence && s.rules.OwnPresence(id, will.TopicName) {
 		cl.Properties.Will = mqtt.Will{}
 	}
 	return packets.CodeSuccess

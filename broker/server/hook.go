@@ -85,9 +85,9 @@ func (h *hook) OnACLCheck(cl *mqtt.Client, topic string, write bool) (allowed bo
 	}
 	h.safely("access", func() {
 		if write {
-			allowed = h.s.rules.MayPublish(p.identity, topic)
+			allowed = h.s.judge.MayPublish(p.identity, topic)
 		} else {
-			allowed = h.s.rules.MayRead(p.identity, topic)
+			allowed = h.s.judge.MayRead(p.identity, topic)
 		}
 	})
 	return allowed

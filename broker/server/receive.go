@@ -15,7 +15,7 @@ func (s *Server) receive(p *peer, pk packets.Packet) (packets.Packet, error) {
 	// A retained message that may not be kept is delivered like any other: a
 	// subscription with "retain as published" still shows the flag, by which a
 	// dispatcher on the other side of the wire knows a retained command.
-	if pk.FixedHeader.Retain && s.rules.MayRetain(p.identity, pk.TopicName) {
+	if pk.FixedHeader.Retain && s.judge.MayRetain(p.identity, pk.TopicName) {
 		s.keep(pk)
 	}
 	return pk, nil

@@ -79,6 +79,8 @@ type Options struct {
 	// terminal publishes about its own is acknowledged and ignored, and its
 	// presence will is accepted and dropped.
 	ManagedPresence bool
+	// Interop is for the interoperability tests alone.
+	Interop *Interop
 }
 
 // Server is a broker. Its methods are safe for concurrent use.
@@ -87,6 +89,7 @@ type Server struct {
 	opts   Options
 	log    *slog.Logger
 	rules  *access.Rules
+	judge  Access // rules, unless Options.Interop says otherwise
 	door   door
 	caps   *guard.Caps
 	seats  *seats
@@ -139,8 +142,9 @@ func New(cfg Config, opts Options) (*Server, error) {
 		addrs:   map[string]net.Addr{},
 		stopped: make(chan struct{}),
 	}
+	s.judge = opts.access(s.rules)
 	s.broker = mqtt.New(&mqtt.Options{
-		Capabilities:            capabilities(cfg.Limits),
+		Capabilities:            opts.bend(capabilities(cfg.Limits)),
 		ClientNetReadBufferSize: 1 << 10,
 		// Each packet goes to the connection at once: that gathers writes itself,
 		// and the library forgets what it gathers when a later packet is too large.

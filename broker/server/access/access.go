@@ -151,6 +151,12 @@ func (r *Rules) MayRetain(id Identity, topic string) bool {
 	return id.Role == RoleDispatcher || r.OwnPresence(id, topic)
 }
 
+// MayLeaveWill reports whether id may leave a will on a topic: a terminal on its
+// own presence, the dispatcher where it may publish, nobody else anywhere.
+func (r *Rules) MayLeaveWill(id Identity, topic string) bool {
+	return r.OwnPresence(id, topic) || (id.Role == RoleDispatcher && r.MayPublish(id, topic))
+}
+
 // OwnPresence reports whether a topic is the presence of the terminal id.
 func (r *Rules) OwnPresence(id Identity, topic string) bool {
 	return id.Role == RoleTerminal && covers(r.presence, id, topic)
