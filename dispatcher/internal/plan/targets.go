@@ -5,16 +5,13 @@ import (
 	"slices"
 	"strings"
 
+	"muster/dispatcher/internal/selector"
 	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
 )
 
-const (
-	// maxNamed bounds the unknown stores that a refusal names.
-	maxNamed = 10
-	// maxExpression bounds a label expression, in bytes.
-	maxExpression = 1000
-)
+// maxNamed bounds the unknown stores that a refusal names.
+const maxNamed = 10
 
 // Resolve returns the places that the targets mean, each once and ordered by
 // store id. It fails with a *protocol.Error at /stores: NO_TARGETS,
@@ -115,74 +112,18 @@ func unknownStores(unknown []string, places []store.Place) *protocol.Error {
 		Hint:      hint}
 }
 
-// term is one comparison of a label expression.
-type term struct {
-	key, value string
-	not        bool
-}
-
 func byLabels(expression string, places []store.Place) ([]store.Place, error) {
-	terms, err := parseExpression(expression)
+	wanted, err := selector.Parse(expression)
 	if err != nil {
 		return nil, err
 	}
 	var chosen []store.Place
 	for _, place := range places {
-		if matches(terms, place.Labels) {
+		if wanted.Matches(place.Labels) {
 			chosen = append(chosen, place)
 		}
 	}
 	return chosen, nil
-}
-
-// matches reports whether every term holds. A store without the label has
-// another value than any, so != holds for it.
-func matches(terms []term, labels map[string]string) bool {
-	for _, t := range terms {
-		value, has := labels[t.key]
-		if (has && value == t.value) == t.not {
-			return false
-		}
-	}
-	return true
-}
-
-// parseExpression takes "key=value,other!=value" apart; a comma means and.
-func parseExpression(expression string) ([]term, error) {
-	if len(expression) > maxExpression {
-		return nil, badExpression(expression, maxExpression, "it is longer than 1000 bytes", "超过 1000 字节")
-	}
-	var terms []term
-	at := 0
-	for part := range strings.SplitSeq(expression, ",") {
-		start := at + len(part) - len(strings.TrimLeft(part, " "))
-		at += len(part) + 1
-		key, value, ok := strings.Cut(strings.TrimSpace(part), "=")
-		if !ok {
-			return nil, badExpression(expression, start, "key=value or key!=value is expected", "应为 key=value 或 key!=value")
-		}
-		t := term{value: strings.TrimSpace(value)}
-		if key, t.not = strings.CutSuffix(key, "!"); strings.HasPrefix(value, "=") {
-			return nil, badExpression(expression, start, "write = once", "只写一个 =")
-		}
-		if t.key = strings.TrimSpace(key); !protocol.ValidID(t.key) {
-			return nil, badExpression(expression, start, "the label's name must be of A-Z a-z 0-9 . _ -", "标签名只能包含 A-Z a-z 0-9 . _ -")
-		}
-		if t.value == "" || strings.ContainsAny(t.value, "=!") {
-			return nil, badExpression(expression, start, "the label's value is empty or holds = or !", "标签值为空或含有 = 或 !")
-		}
-		terms = append(terms, t)
-	}
-	return terms, nil
-}
-
-// badExpression counts characters from 1, as people do.
-func badExpression(expression string, at int, reason, reasonZh string) *protocol.Error {
-	position := len([]rune(expression[:min(at, len(expression))])) + 1
-	return &protocol.Error{Code: protocol.CodeSchema, Path: "/stores/labels",
-		Message:   fmt.Sprintf("the label expression %q is wrong at character %d: %s", clip(expression), position, reason),
-		MessageZh: fmt.Sprintf("标签表达式 %q 第 %d 个字符处有误：%s", clip(expression), position, reasonZh),
-		Hint:      `for example {"labels":"region=east,format!=kiosk"}; a comma means and`}
 }
 
 func clip(s string) string {
