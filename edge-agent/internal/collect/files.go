@@ -10,11 +10,11 @@ import (
 	"strings"
 	"sync"
 
-	"muster/edge-agent/internal/collect/redact"
 	"muster/edge-agent/internal/collect/sources"
 	"muster/edge-agent/internal/collect/stamp"
 	"muster/edge-agent/internal/collect/tally"
 	"muster/edge-agent/internal/collect/textenc"
+	"muster/internal/redact"
 )
 
 const (

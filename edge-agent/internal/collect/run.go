@@ -10,9 +10,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"muster/edge-agent/internal/collect/redact"
 	"muster/edge-agent/internal/collect/sources"
 	"muster/edge-agent/internal/collect/tally"
+	"muster/internal/redact"
 )
 
 // run is one collection.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"muster/edge-agent/internal/collect/redact"
+	"muster/internal/redact"
 )
 
 // maxLineBytes bounds how much of a line an excerpt shows.

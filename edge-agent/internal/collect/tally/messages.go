@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"muster/edge-agent/internal/collect/redact"
+	"muster/internal/redact"
 )
 
 const (

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"muster/edge-agent/internal/collect/redact"
 	"muster/edge-agent/internal/collect/tally"
+	"muster/internal/redact"
 )
 
 func TestLevelOf(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"muster/edge-agent/internal/collect/redact"
+	"muster/internal/redact"
 )
 
 // secret is what must not survive in any form; the cases put it where real files put theirs.
