@@ -173,6 +173,8 @@ func (a *Admission) confirm(sl *slot, t store.Task) bool {
 	return true
 }
 
+// grantOrder names the offer by its id and, since a broker can put another one
+// in its place, by the hash of what headquarters asked for.
 func grantOrder(r *run, t store.Task, who terminal) order {
 	return order{who: who, Order: protocol.Order{
 		Order:        protocol.OrderGrant,
@@ -181,6 +183,7 @@ func grantOrder(r *run, t store.Task, who terminal) order {
 		LeaseMs:      r.Policy.Lease.Milliseconds(),
 		RunTimeoutMs: r.Policy.RunTimeout.Milliseconds(),
 		OfferID:      transport.OfferID(t.TaskID, t.State.Attempt-1, t.CreatedAt),
+		OfferSHA256:  transport.OfferOf(t, r.Run).Hash(),
 	}}
 }
 

@@ -101,19 +101,11 @@ func (o *Offers) look(ctx context.Context, w *work) (t store.Task, open bool, er
 }
 
 func (o *Offers) message(t store.Task, run store.Run) protocol.Offer {
-	m := protocol.Offer{
-		Meta: o.cfg.Sender.Meta(),
-		Record: protocol.Record{
-			TaskID: t.TaskID, ParentID: t.RunID, StoreID: t.StoreID, Type: t.Type, Input: t.Input,
-			Status: t.State.Status, Attempt: t.State.Attempt, Deadline: t.Deadline.UnixMilli(),
-		},
-		TypeVersion:   run.JobVersion,
-		TerminalID:    t.TerminalID,
-		Attempts:      t.Attempts,
-		RunTimeoutMs:  run.Policy.RunTimeout.Milliseconds(),
-		QueueDeadline: t.QueueDeadline.UnixMilli(),
-		ScheduledFor:  protocol.At(run.CreatedAt),
-	}
+	m := transport.OfferOf(t, run)
+	m.Meta = o.cfg.Sender.Meta()
+	m.Status, m.Attempt, m.Deadline = t.State.Status, t.State.Attempt, t.Deadline.UnixMilli()
+	m.TerminalID, m.Attempts = t.TerminalID, t.Attempts
+	m.RunTimeoutMs, m.QueueDeadline = run.Policy.RunTimeout.Milliseconds(), t.QueueDeadline.UnixMilli()
 	m.ID = transport.OfferID(t.TaskID, t.State.Attempt, t.CreatedAt)
 	if t.LastCode != "" {
 		m.Error = &protocol.Failure{Code: t.LastCode, Message: "the last attempt failed"}

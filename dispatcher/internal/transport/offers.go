@@ -3,11 +3,42 @@ package transport
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/oklog/ulid/v2"
+
+	"muster/dispatcher/internal/store"
+	"muster/internal/protocol"
 )
+
+// OfferOf is the part of a task's offer that never changes: what there is to
+// be done. Its Hash is the hash of every offer of the task that is published,
+// so that a grant and a judge of results need no copy of one. run is the
+// task's run.
+func OfferOf(t store.Task, run store.Run) protocol.Offer {
+	return protocol.Offer{
+		Record: protocol.Record{
+			TaskID: t.TaskID, ParentID: t.RunID, StoreID: t.StoreID, Type: t.Type, Input: onTheWire(t.Input),
+		},
+		TypeVersion:  run.JobVersion,
+		ScheduledFor: protocol.At(run.CreatedAt),
+	}
+}
+
+// onTheWire is a document as protocol.Encode writes it: compact, and null when
+// there is none. The hash is of these bytes.
+func onTheWire(doc json.RawMessage) json.RawMessage {
+	if len(doc) == 0 {
+		return json.RawMessage("null")
+	}
+	compact, err := protocol.Compact(doc)
+	if err != nil {
+		return doc // the store holds no such document; encoding it fails aloud
+	}
+	return compact
+}
 
 // OfferID names the offer of a task's next attempt: a ULID of the task's
 // creation, derived from the task and the attempt that it follows. An offer
