@@ -17,6 +17,9 @@ const (
 	// longestKeepalive is the most that one and a half times of it, as the
 	// library computes it, still fits its 16 bits.
 	longestKeepalive = 43_690
+	// sessionEnd is how many seconds before its session ends a delayed will is
+	// sent at the latest: the library does not retain one whose session is gone.
+	sessionEnd = 2
 )
 
 // strip takes out of a CONNECT what the library handles in a way that hurts:
@@ -77,7 +80,7 @@ func clientIDFits(id access.Identity, clientID string) bool {
 
 // admitWill refuses a will where it may not be left: the library checks wills
 // against nothing. A presence will is dropped where headquarters manages
-// presence.
+// presence. None waits beyond its session (MQTT 5, 3.1.3.2.2).
 func (s *Server) admitWill(cl *mqtt.Client, id access.Identity) packets.Code {
 	will := cl.Properties.Will
 	if will.Flag == 0 {
@@ -88,7 +91,10 @@ func (s *Server) admitWill(cl *mqtt.Client, id access.Identity) packets.Code {
 	}
 	if s.opts.ManagedPresence && s.rules.OwnPresence(id, will.TopicName) {
 		cl.Properties.Will = mqtt.Will{}
+		return packets.CodeSuccess
 	}
+	longest := max(sessionEnd, cl.Properties.Props.SessionExpiryInterval) - sessionEnd
+	cl.Properties.Will.WillDelayInterval = min(will.WillDelayInterval, longest)
 	return packets.CodeSuccess
 }
 

@@ -155,8 +155,10 @@ func (h *hook) OnWill(cl *mqtt.Client, will mqtt.Will) (mqtt.Will, error) {
 	return will, nil
 }
 
-// OnWillSent keeps a retained will.
+// OnWillSent keeps a retained will. The expiry that the library put on a delayed
+// one is the end of its delay.
 func (h *hook) OnWillSent(_ *mqtt.Client, pk packets.Packet) {
+	pk.Expiry = 0
 	if pk.FixedHeader.Retain && pk.TopicName != "" {
 		h.safely("will", func() { h.s.keep(pk) })
 	}

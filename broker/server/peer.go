@@ -118,7 +118,9 @@ func (s *Server) sendWill(p *peer) {
 	if will.Flag == 0 || p.superseded.Load() {
 		return
 	}
-	err := s.Publish(context.Background(), Outgoing{Topic: will.TopicName, Payload: will.Payload, Retain: p.willRetain})
+	err := s.Publish(context.Background(), Outgoing{
+		Topic: will.TopicName, Payload: will.Payload, Retain: p.willRetain, Signature: signatureOf(will.User),
+	})
 	if err != nil {
 		s.log.Error("cannot publish a will", "error", err, "user", p.identity.Name)
 	}

@@ -27,7 +27,8 @@ func (s *Server) takeIn(p *peer, pk packets.Packet) error {
 		return s.opts.Intake(s.ctx, Message{
 			Topic: pk.TopicName, Payload: pk.Payload, Retained: pk.FixedHeader.Retain,
 			ResponseTopic: pk.Properties.ResponseTopic, CorrelationData: pk.Properties.CorrelationData,
-			ClientID: p.client.ID, User: p.identity.Name, Role: string(p.identity.Role),
+			Signature: signatureOf(pk.Properties.User),
+			ClientID:  p.client.ID, User: p.identity.Name, Role: string(p.identity.Role),
 		})
 	})
 	switch {

@@ -339,6 +339,7 @@ func (s *Server) Publish(ctx context.Context, out Outgoing) error {
 		Properties: packets.Properties{
 			CorrelationData:       out.CorrelationData,
 			MessageExpiryInterval: uint32((out.Expiry + time.Second - 1) / time.Second),
+			User:                  signed(out.Signature),
 		},
 	}
 	if err := s.broker.InjectPacket(s.inline, pk); err != nil {

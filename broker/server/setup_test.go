@@ -71,6 +71,7 @@ type login struct {
 	expiry             uint32
 	will               *paho.WillMessage
 	willDelay          uint32
+	willUser           paho.UserProperties
 }
 
 // as logs a user or terminal in under a client id of the same name.
@@ -117,7 +118,7 @@ func connectOver(t *testing.T, conn net.Conn, l login) (*client, *paho.Connack, 
 		cp.Properties = &paho.ConnectProperties{SessionExpiryInterval: &l.expiry}
 	}
 	if l.will != nil {
-		cp.WillProperties = &paho.WillProperties{WillDelayInterval: &l.willDelay}
+		cp.WillProperties = &paho.WillProperties{WillDelayInterval: &l.willDelay, User: l.willUser}
 	}
 	ack, err := c.Connect(ctx, cp)
 	if err == nil {

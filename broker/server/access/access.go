@@ -54,7 +54,7 @@ type grant struct {
 // table is the whole law. A role that is missing may do nothing.
 func table() []grant {
 	watch := []string{
-		"rep/{user}/#", "runs/#", "info", "alarms/#", "stores/+/terminals/+/presence",
+		"rep/{user}/#", "runs/#", "info", "trust", "alarms/#", "stores/+/terminals/+/presence",
 	}
 	oversee := append([]string{"stores/#"}, watch...)
 	ask := []string{"req/{user}/+"}
@@ -72,6 +72,7 @@ func table() []grant {
 				"stores/{store}/tasks/+",
 				"stores/{store}/terminals/{terminal}/orders",
 				"info",
+				"trust",
 			}},
 		{RoleTechnician, ask, watch},
 		{RoleDeveloper, ask, oversee},
