@@ -1,8 +1,12 @@
 package job
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io/fs"
 	"path"
 	"path/filepath"
@@ -25,6 +29,7 @@ type document struct {
 	TitleZh      string         `yaml:"title_zh"`
 	InputSchema  string         `yaml:"input_schema"`
 	OutputSchema string         `yaml:"output_schema"`
+	Approval     bool           `yaml:"approval"`
 	Policy       policyDocument `yaml:"policy"`
 	Columns      []column       `yaml:"columns"`
 }
@@ -71,7 +76,7 @@ func Load(dir string, folder, schemas fs.FS) (*Registry, error) {
 	}
 	specs, from := make([]Spec, 0, len(names)), map[string]string{}
 	for _, name := range names {
-		l := loader{files: folder, schemas: schemas}
+		l := loader{files: folder, schemas: schemas, digest: sha256.New()}
 		spec, err := l.load(name, filepath.Join(dir, name))
 		if err != nil {
 			return nil, fmt.Errorf("cannot load job: %w", err)
@@ -90,6 +95,7 @@ type loader struct {
 	files   fs.FS
 	schemas fs.FS
 	file    *settings.File
+	digest  hash.Hash // of all that was read
 	err     error
 }
 
@@ -98,6 +104,7 @@ func (l *loader) load(name, shown string) (Spec, error) {
 	if err != nil {
 		return Spec{}, err
 	}
+	l.note(data)
 	// The conversions fail to compile when Policy and its document differ.
 	doc := document{Policy: policyDocument(DefaultPolicy())}
 	if l.file, err = settings.Decode(shown, data, &doc); err != nil {
@@ -109,16 +116,25 @@ func (l *loader) load(name, shown string) (Spec, error) {
 	l.require("$.title", doc.Title)
 	l.checkPolicy(doc.Policy)
 	spec := Spec{
-		Name:    doc.Name,
-		Version: doc.Version,
-		Title:   doc.Title,
-		TitleZh: doc.TitleZh,
-		Columns: l.columns(doc.Columns),
-		Policy:  Policy(doc.Policy),
+		Name:     doc.Name,
+		Version:  doc.Version,
+		Title:    doc.Title,
+		TitleZh:  doc.TitleZh,
+		Columns:  l.columns(doc.Columns),
+		Policy:   Policy(doc.Policy),
+		Approval: doc.Approval,
 	}
 	spec.Input = l.schema("$.input_schema", doc.InputSchema)
 	spec.Output = l.schema("$.output_schema", doc.OutputSchema)
+	spec.Digest = hex.EncodeToString(l.digest.Sum(nil))
 	return spec, l.err
+}
+
+// note adds a file to the digest, after its length: two files must not pass for
+// others that are parted elsewhere.
+func (l *loader) note(file []byte) {
+	l.digest.Write(binary.BigEndian.AppendUint64(nil, uint64(len(file))))
+	l.digest.Write(file)
 }
 
 func (l *loader) check(ok bool, at, format string, args ...any) {
@@ -202,6 +218,7 @@ func (l *loader) schema(at, name string) *schema.Schema {
 		l.check(false, at, "cannot read %s, neither beside this file nor among the built-in schemas", name)
 		return nil
 	}
+	l.note(data)
 	compiled, err := schema.Compile(name, data)
 	if err != nil {
 		l.check(false, at, "%v", err)

@@ -168,3 +168,49 @@ func TestLoadRefusesTwoJobsOfOneName(t *testing.T) {
 		t.Error("an empty folder must be refused")
 	}
 }
+
+// TestTheDigestIsOfAllThatAJobSays: whoever approved a run approved a job's
+// file and its schemas.
+func TestTheDigestIsOfAllThatAJobSays(t *testing.T) {
+	t.Parallel()
+	digest := func(file, input string, schemas fstest.MapFS) string {
+		t.Helper()
+		dir := t.TempDir()
+		write(t, dir, "a.yaml", file)
+		if input != "" {
+			write(t, dir, "in.schema.json", input)
+		}
+		registry, err := job.Load(dir, os.DirFS(dir), schemas)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec, _ := registry.Get("count_stock")
+		if spec.Approval != strings.Contains(file, "approval: true") {
+			t.Errorf("approval is %v in %s", spec.Approval, file)
+		}
+		return spec.Digest
+	}
+	first := digest(good, "", builtIn())
+	if len(first) != 64 || digest(good, "", builtIn()) != first || digest(good, openSchema, withoutInput(builtIn())) != first {
+		t.Error("the same bytes have another digest")
+	}
+	other := builtIn()
+	other["out.schema.json"] = &fstest.MapFile{Data: []byte(openSchema + "\n")}
+	for name, got := range map[string]string{
+		"the file":      digest(good+"approval: true\n", "", builtIn()),
+		"a schema":      digest(good, strings.Replace(openSchema, "object", "array", 1), builtIn()),
+		"a shared one":  digest(good, "", other),
+		"a policy":      digest(good+"policy: {quorum: 0.7}\n", "", builtIn()),
+		"approval: off": digest(good+"approval: false\n", "", builtIn()),
+	} {
+		if got == first {
+			t.Errorf("%s changed and the digest did not", name)
+		}
+	}
+}
+
+// withoutInput leaves the output schema alone among the built-in ones.
+func withoutInput(files fstest.MapFS) fstest.MapFS {
+	delete(files, "in.schema.json")
+	return files
+}

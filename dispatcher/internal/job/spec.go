@@ -18,6 +18,11 @@ type Spec struct {
 	Output  *schema.Schema // of a task's result
 	Columns []protocol.Column
 	Policy  Policy // what a run takes unless its request says otherwise
+	// Approval: every run of the job needs the word of a second person.
+	Approval bool
+	// Digest is the SHA-256, in hex, of the job's file and its two schemas: who
+	// approves a run approves what the job says. Empty for a job without files.
+	Digest string
 }
 
 // Info describes the job to a technician.
