@@ -102,6 +102,7 @@ type ReportHead struct {
 	JobVersion  int             `json:"jobVersion"`
 	Input       json.RawMessage `json:"input"`
 	RequestedBy string          `json:"requestedBy"`
+	ApprovedBy  string          `json:"approvedBy,omitempty"` // absent: nobody had to
 	Reason      string          `json:"reason"`
 	Revision    int             `json:"revision"`
 	RevisionWhy RevisionWhy     `json:"revisionReason"`
@@ -204,17 +205,18 @@ type ManifestFile struct {
 // without its rows, and where the files are.
 type Summary struct {
 	Meta
-	RunID     string         `json:"runId"`
-	Job       string         `json:"job"`
-	Revision  int            `json:"revision"`
-	Verdict   Verdict        `json:"verdict"`
-	AsOf      Time           `json:"asOf"`
-	BarrierAt Time           `json:"barrierAt"`
-	Targets   int            `json:"targets"`
-	Counts    Counts         `json:"counts"`
-	Missing   []string       `json:"missing"` // store ids that did not succeed, the first 100
-	Folder    string         `json:"folder"`  // of the files below the report folder, such as 2026/09
-	Files     []ManifestFile `json:"files"`   // the manifest is the last
-	Text      string         `json:"text"`
-	TextZh    string         `json:"textZh"`
+	RunID      string         `json:"runId"`
+	Job        string         `json:"job"`
+	ApprovedBy string         `json:"approvedBy,omitempty"`
+	Revision   int            `json:"revision"`
+	Verdict    Verdict        `json:"verdict"`
+	AsOf       Time           `json:"asOf"`
+	BarrierAt  Time           `json:"barrierAt"`
+	Targets    int            `json:"targets"`
+	Counts     Counts         `json:"counts"`
+	Missing    []string       `json:"missing"` // store ids that did not succeed, the first 100
+	Folder     string         `json:"folder"`  // of the files below the report folder, such as 2026/09
+	Files      []ManifestFile `json:"files"`   // the manifest is the last
+	Text       string         `json:"text"`
+	TextZh     string         `json:"textZh"`
 }

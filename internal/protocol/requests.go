@@ -78,40 +78,89 @@ type CancelRequest struct {
 	Reason    string   `json:"reason,omitempty"`
 }
 
-// StatusRequest asks how a run, and optionally one of its stores, stands.
+// StatusRequest asks how a run, and optionally one of its stores, stands; or
+// how an approval stands; or which ones wait. Of several, Approvals goes before
+// ApprovalID and that before RunID.
 type StatusRequest struct {
-	RunID   string `json:"runId"`
-	StoreID string `json:"storeId,omitempty"`
+	RunID      string `json:"runId,omitempty"`
+	StoreID    string `json:"storeId,omitempty"`
+	ApprovalID string `json:"approvalId,omitempty"`
+	Approvals  bool   `json:"approvals,omitempty"`
+}
+
+// Decision is what an approver says.
+type Decision string
+
+// The decisions.
+const (
+	DecisionApprove Decision = "approve"
+	DecisionReject  Decision = "reject"
+)
+
+// ApproveRequest decides on what another person asked for. ContentHash is the
+// one that the approval was shown with: who approves says what.
+type ApproveRequest struct {
+	RequestID   string   `json:"requestId,omitempty"`
+	ApprovalID  string   `json:"approvalId"`
+	ContentHash string   `json:"contentHash"`
+	Decision    Decision `json:"decision"`
+	Reason      string   `json:"reason,omitempty"`
 }
 
 // Reply answers a request. Status is accepted or rejected; the other fields
 // depend on the verb and on OK.
 type Reply struct {
-	OK        bool            `json:"ok"`
-	Status    string          `json:"status"`
-	RequestID string          `json:"requestId,omitempty"`
-	RunID     string          `json:"runId,omitempty"`
-	Stores    int             `json:"stores,omitempty"`
-	BarrierAt Time            `json:"barrierAt,omitzero"`
-	Watch     string          `json:"watch,omitempty"`
-	Summary   string          `json:"summary,omitempty"`
-	Duplicate *bool           `json:"duplicate,omitempty"`
-	Cancelled *int            `json:"cancelled,omitempty"`
-	Finished  *int            `json:"alreadyFinished,omitempty"` // cancel: over before
-	State     *RunStateReport `json:"state,omitempty"`
-	Task      *Record         `json:"task,omitempty"`
-	Jobs      []JobInfo       `json:"jobs,omitempty"`
-	Usage     []string        `json:"usage,omitempty"` // help: an example a verb
-	Code      Code            `json:"code,omitempty"`
-	Message   string          `json:"message,omitempty"`
-	MessageZh string          `json:"messageZh,omitempty"`
-	Hint      string          `json:"hint,omitempty"`
-	Path      string          `json:"path,omitempty"`
+	OK          bool            `json:"ok"`
+	Status      string          `json:"status"`
+	RequestID   string          `json:"requestId,omitempty"`
+	RunID       string          `json:"runId,omitempty"`
+	Stores      int             `json:"stores,omitempty"`
+	BarrierAt   Time            `json:"barrierAt,omitzero"`
+	Watch       string          `json:"watch,omitempty"`
+	Summary     string          `json:"summary,omitempty"`
+	Duplicate   *bool           `json:"duplicate,omitempty"`
+	Cancelled   *int            `json:"cancelled,omitempty"`
+	Finished    *int            `json:"alreadyFinished,omitempty"` // cancel: over before
+	ApprovalID  string          `json:"approvalId,omitempty"`
+	ContentHash string          `json:"contentHash,omitempty"` // what is to be approved, SHA-256
+	ExpiresAt   Time            `json:"expiresAt,omitzero"`    // of the approval
+	Approval    *Approval       `json:"approval,omitempty"`    // status of one
+	Approvals   []Approval      `json:"approvals,omitempty"`   // status: those that wait
+	State       *RunStateReport `json:"state,omitempty"`
+	Task        *Record         `json:"task,omitempty"`
+	Jobs        []JobInfo       `json:"jobs,omitempty"`
+	Usage       []string        `json:"usage,omitempty"` // help: an example a verb
+	Code        Code            `json:"code,omitempty"`
+	Message     string          `json:"message,omitempty"`
+	MessageZh   string          `json:"messageZh,omitempty"`
+	Hint        string          `json:"hint,omitempty"`
+	Path        string          `json:"path,omitempty"`
 }
 
 // Rejected is the reply that carries e.
 func Rejected(e *Error) Reply {
 	return Reply{Status: "rejected", Code: e.Code, Message: e.Message, MessageZh: e.MessageZh, Hint: e.Hint, Path: e.Path}
+}
+
+// Approval is what waits, or waited, for the word of a second person. Kind is
+// run or keys (a rotation of headquarters' keys); Job, Stores, Reason and Request
+// are of a run. Request is left out of lists.
+type Approval struct {
+	ApprovalID  string          `json:"approvalId"`
+	Kind        string          `json:"kind"`
+	State       string          `json:"state"` // pending, approved, rejected, expired, void
+	Requester   string          `json:"requester"`
+	ContentHash string          `json:"contentHash"`
+	Job         string          `json:"job,omitempty"`
+	Stores      int             `json:"stores,omitempty"` // targets when it was asked
+	Reason      string          `json:"reason,omitempty"`
+	Request     json.RawMessage `json:"request,omitempty"`
+	CreatedAt   Time            `json:"createdAt"`
+	ExpiresAt   Time            `json:"expiresAt"`
+	DecidedAt   Time            `json:"decidedAt,omitzero"`
+	DecidedBy   string          `json:"decidedBy,omitempty"`
+	RunID       string          `json:"runId,omitempty"`
+	Why         string          `json:"why,omitempty"` // of a rejection, or of what made it void
 }
 
 // JobInfo describes a registered job to a technician.

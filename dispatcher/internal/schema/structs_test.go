@@ -50,6 +50,8 @@ func encoded() map[string][]any {
 	retried := protocol.Offer{Meta: meta, Record: record, TypeVersion: 1, TerminalID: "pos-1", Attempts: 2, RunTimeoutMs: 60_000,
 		NotBefore: at.UnixMilli(), QueueDeadline: at.UnixMilli(), Requires: []string{"os=linux"}, ScheduledFor: at}
 	retried.Status, retried.Attempt, retried.Error = task.Failed, 1, failure
+	approval := protocol.Approval{ApprovalID: "ap", Kind: "run", State: "approved", Requester: "r", ContentHash: sum, Job: "j", Stores: 2, Reason: "r",
+		Request: json.RawMessage(`{}`), CreatedAt: at, ExpiresAt: at, DecidedAt: at, DecidedBy: "d", RunID: runID, Why: "w"}
 	jobs := []protocol.JobInfo{{Name: "collect_log", Version: 1, Title: "t", TitleZh: "题"}, {Name: "b", Version: 2, Title: "t"}}
 	return map[string][]any{
 		"offer": {retried, protocol.Offer{Meta: meta, Record: record, TypeVersion: 1, Attempts: 1, RunTimeoutMs: 1, ScheduledFor: at}},
@@ -79,12 +81,18 @@ func encoded() map[string][]any {
 		"presence":       {protocol.Presence{Meta: meta, Online: true, Since: at, SessionID: "s"}},
 		"run_request":    {protocol.RunRequest{Job: "j", Stores: protocol.Targets{All: true}}, protocol.RunRequest{RequestID: "r", Job: "j", Stores: protocol.Targets{Stores: []string{"007"}}, Input: json.RawMessage(`{}`), Reason: "r", BarrierSeconds: &n, Attempts: &n, MaxRunning: &n, MakeupSeconds: &n, Priority: &n, Deadline: 1}, protocol.RunRequest{Job: "j", Stores: protocol.Targets{Labels: "a=b"}}},
 		"cancel_request": {protocol.CancelRequest{RunID: runID}, protocol.CancelRequest{RunID: runID, RequestID: "r", Stores: []string{"a"}, Reason: "r"}},
-		"status_request": {protocol.StatusRequest{RunID: runID}, protocol.StatusRequest{RunID: runID, StoreID: "a"}},
+		"status_request": {protocol.StatusRequest{RunID: runID}, protocol.StatusRequest{RunID: runID, StoreID: "a"},
+			protocol.StatusRequest{ApprovalID: "ap"}, protocol.StatusRequest{Approvals: true}},
+		"approve_request": {protocol.ApproveRequest{ApprovalID: "ap", ContentHash: sum, Decision: protocol.DecisionApprove},
+			protocol.ApproveRequest{RequestID: "r", ApprovalID: "ap", ContentHash: sum, Decision: protocol.DecisionReject, Reason: "r"}},
 		"reply": {
 			protocol.Reply{OK: true, Status: "accepted", RequestID: "r", RunID: runID, Stores: 1, BarrierAt: at, Watch: "w", Summary: "s", Duplicate: &no},
 			protocol.Reply{OK: true, Status: "accepted", RunID: runID, Cancelled: &n, Finished: &n, Message: "m", MessageZh: "m"},
 			protocol.Reply{OK: true, Status: "accepted", RunID: runID, State: &state, Task: &done},
 			protocol.Reply{OK: true, Status: "accepted", Jobs: jobs, Usage: []string{"u"}},
+			protocol.Reply{Status: "rejected", Code: protocol.CodeNeedsApproval, Message: "m", MessageZh: "m", Hint: "h", Stores: 1, ApprovalID: "ap", ContentHash: sum, ExpiresAt: at},
+			protocol.Reply{OK: true, Status: "accepted", ApprovalID: "ap", Approval: &approval, Approvals: []protocol.Approval{approval,
+				{ApprovalID: "ap", Kind: "keys", State: "pending", Requester: "host:root", ContentHash: sum, CreatedAt: at, ExpiresAt: at}}},
 			protocol.Rejected(&protocol.Error{Code: protocol.CodeInternal, Message: "m", MessageZh: "m", Hint: "h"}),
 		},
 		"run_state": {state, protocol.RunStateReport{Meta: meta, RunID: runID, Job: "j", Phase: protocol.PhaseCollecting, Targets: 1, Tasks: map[task.Status]int{}, BarrierAt: at}},
