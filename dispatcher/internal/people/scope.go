@@ -1,0 +1,104 @@
+package people
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"muster/dispatcher/internal/store"
+	"muster/internal/protocol"
+)
+
+// maxNamed bounds what a refusal names.
+const maxNamed = 10
+
+// Everywhere reports whether the person may order at every store.
+func (p Person) Everywhere() bool { return p.Stores == nil || p.Stores.All }
+
+// Own reports whether a store is one that the person may order at.
+func (p Person) Own(place store.Place) bool {
+	switch {
+	case p.Everywhere():
+		return true
+	case p.Stores.Labels != "":
+		return p.wanted.Matches(place.Labels)
+	}
+	return slices.Contains(p.Stores.Stores, place.StoreID)
+}
+
+// MayOrder refuses with NOT_ALLOWED a job that is not the person's.
+func (p Person) MayOrder(jobName string) error {
+	if p.Jobs == nil || slices.Contains(p.Jobs, jobName) {
+		return nil
+	}
+	hint := "no job may be ordered by this user"
+	if len(p.Jobs) > 0 {
+		hint = "this user may order: " + clip(strings.Join(p.Jobs, ", "))
+	}
+	return &protocol.Error{Code: protocol.CodeNotAllowed, Path: "/job",
+		Message:   fmt.Sprintf("%s may not order the job %s", p.Name, clip(jobName)),
+		MessageZh: fmt.Sprintf("用户 %s 不能下发作业 %s", p.Name, clip(jobName)),
+		Hint:      hint}
+}
+
+// MayOrderAt refuses with NOT_ALLOWED targets of which some are not the
+// person's, and names the first of them: a request is done whole or not at all.
+func (p Person) MayOrderAt(targets []store.Place) error {
+	if p.Everywhere() {
+		return nil
+	}
+	own := p.owner()
+	var foreign []string
+	for _, place := range targets {
+		if !own(place) {
+			foreign = append(foreign, place.StoreID)
+		}
+	}
+	return p.Refuse(foreign)
+}
+
+// owner is Own for many stores.
+func (p Person) owner() func(store.Place) bool {
+	if p.Stores.Labels != "" {
+		return p.Own
+	}
+	listed := make(map[string]bool, len(p.Stores.Stores))
+	for _, id := range p.Stores.Stores {
+		listed[id] = true
+	}
+	return func(place store.Place) bool { return listed[place.StoreID] }
+}
+
+// Refuse is the refusal that names stores which are not the person's; nil when
+// there are none.
+func (p Person) Refuse(foreign []string) error {
+	if len(foreign) == 0 {
+		return nil
+	}
+	list := strings.Join(foreign[:min(len(foreign), maxNamed)], ", ")
+	more, moreZh := "", ""
+	if rest := len(foreign) - maxNamed; rest > 0 {
+		more, moreZh = fmt.Sprintf(" and %d more", rest), fmt.Sprintf(" 等 %d 家", len(foreign))
+	}
+	return &protocol.Error{Code: protocol.CodeNotAllowed, Path: "/stores",
+		Message:   fmt.Sprintf("not a store of %s: %s%s; nothing was done", p.Name, list, more),
+		MessageZh: fmt.Sprintf("以下门店不在用户 %s 的范围内：%s%s，未执行任何操作", p.Name, list, moreZh),
+		Hint:      "the stores of this user are " + p.scope() + "; leave the others out"}
+}
+
+// scope says in words which stores are the person's.
+func (p Person) scope() string {
+	switch {
+	case p.Everywhere():
+		return "all"
+	case p.Stores.Labels != "":
+		return fmt.Sprintf(`{"labels":%q}`, clip(p.Stores.Labels))
+	case len(p.Stores.Stores) == 0:
+		return "none"
+	}
+	list := p.Stores.Stores[:min(len(p.Stores.Stores), maxNamed)]
+	if rest := len(p.Stores.Stores) - len(list); rest > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(list, ", "), rest)
+	}
+	return strings.Join(list, ", ")
+}
