@@ -1,0 +1,106 @@
+// Package enrol gets a terminal its identity from headquarters, once with a
+// token, and keeps the certificate fresh from then on.
+//
+// The private keys are made here and never leave the terminal. It knows nothing
+// of tasks and messages.
+package enrol
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"muster/edge-agent/internal/identity"
+	"muster/internal/trust"
+)
+
+// ErrFinished says that the folder holds an identity already.
+var ErrFinished = errors.New("this terminal is enrolled already")
+
+// Request is one enrolment. Store and Terminal may be empty: then the token
+// alone says whose it is; else another one's token is refused and not used up.
+type Request struct {
+	URL             string // https, of headquarters' enrolment
+	Token           string
+	Folder          string
+	Store, Terminal string
+	// Force replaces an identity that is finished.
+	Force bool
+}
+
+// Enrol gets the terminal its identity and stores it in the folder. After a cut
+// it can be asked for again with the same token. It fails with ErrFinished, a
+// *Refusal of headquarters, or what keeps it from being reached; every error says
+// what to do.
+func Enrol(ctx context.Context, r Request) (*identity.Identity, error) {
+	if identity.Finished(r.Folder) && !r.Force {
+		return nil, fmt.Errorf("cannot enrol into %s: %w: use --force to replace its identity", r.Folder, ErrFinished)
+	}
+	pin, err := authorityHash(r.Token)
+	if err != nil {
+		return nil, fmt.Errorf("cannot enrol: %w", err)
+	}
+	base, err := parseURL(r.URL)
+	if err != nil {
+		return nil, err
+	}
+	key, err := identity.EnrolmentKey(r.Folder)
+	if err != nil {
+		return nil, fmt.Errorf("cannot enrol into %s: %w", r.Folder, err)
+	}
+	got, err := post(ctx, pinned(base.Hostname(), pin, time.Now), base.JoinPath("v1", "enrol"),
+		question{Token: r.Token, Store: r.Store, Terminal: r.Terminal}, key)
+	if err != nil {
+		return nil, err
+	}
+	authority, err := trust.DecodeCertificate([]byte(got.Authority))
+	if err != nil {
+		return nil, fmt.Errorf("cannot use headquarters' answer: authority: %w", err)
+	}
+	if !isPinned(authority, pin) {
+		return nil, errors.New("cannot use headquarters' answer: its authority is not the one of the token")
+	}
+	if r.Store != "" && (got.Store != r.Store || got.Terminal != r.Terminal) {
+		return nil, fmt.Errorf("cannot use headquarters' answer: it is for terminal %s of store %s, not for %s of %s", got.Terminal, got.Store, r.Terminal, r.Store)
+	}
+	id, err := identity.Create(r.Folder, identity.Parts{Store: got.Store, Terminal: got.Terminal, Key: key,
+		Certificate: []byte(got.Certificate), Authority: []byte(got.Authority), Trust: got.Trust, EnrolmentURL: base.String()}, time.Now())
+	if err != nil {
+		return nil, fmt.Errorf("cannot use headquarters' answer: %w", err)
+	}
+	return id, nil
+}
+
+func parseURL(text string) (*url.URL, error) {
+	base, err := url.Parse(text)
+	if err != nil || base.Scheme != "https" || base.Hostname() == "" || base.User != nil {
+		return nil, fmt.Errorf("cannot enrol at %q: headquarters' address must be a URL such as https://hq.example:8443", text)
+	}
+	return base, nil
+}
+
+// Renew gets a new certificate for a new key and takes both into use.
+func Renew(ctx context.Context, id *identity.Identity) error {
+	base, err := parseURL(id.EnrolmentURL())
+	if err != nil {
+		return err
+	}
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return fmt.Errorf("cannot make a key: %w", err)
+	}
+	certificate := id.Certificate()
+	config := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: id.Roots(), Certificates: []tls.Certificate{certificate}}
+	got, err := post(ctx, config, base.JoinPath("v1", "renew"), question{}, key)
+	if err != nil {
+		return err
+	}
+	if err := id.Replace(key, []byte(got.Certificate), time.Now()); err != nil {
+		return fmt.Errorf("cannot use headquarters' answer: %w", err)
+	}
+	return nil
+}

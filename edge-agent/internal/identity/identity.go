@@ -1,0 +1,253 @@
+// Package identity is how a terminal proves who it is and knows headquarters: a
+// folder with its private key, the certificate that headquarters' authority gave
+// it, that authority's own certificate, and the list of keys with which
+// headquarters signs.
+//
+// It opens no connection and asks for no certificate; package enrol does.
+package identity
+
+import (
+	"crypto/ed25519"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"muster/internal/protocol"
+	"muster/internal/trust"
+)
+
+// The reasons for which a folder is no identity to work with.
+var (
+	// ErrNone: the folder holds no finished identity.
+	ErrNone = errors.New("no identity")
+	// ErrEnded: the certificate is past its end, and cannot be renewed any more.
+	ErrEnded = errors.New("the terminal's certificate has ended")
+	// ErrOldDocument: a list of keys is older than the one that is held.
+	ErrOldDocument = errors.New("the list of keys is older than the one that is held")
+)
+
+// The files of an identity. What begins with "next" is on its way to the name
+// without it, see Replace.
+const (
+	keyFile          = "terminal.key"
+	certFile         = "terminal.crt"
+	nextKeyFile      = "next.key"
+	nextCertFile     = "next.crt"
+	authorityFile    = "ca.crt"
+	trustFile        = "trust.json"
+	headquartersFile = "headquarters.json"
+)
+
+// Identity is one terminal's. Safe for concurrent use; call Open.
+type Identity struct {
+	folder          string
+	store, terminal string
+	authority       *x509.Certificate
+	headquarters    string
+
+	mu       sync.Mutex
+	pair     pair
+	document trust.Document
+}
+
+// headquarters is the content of headquarters.json.
+type headquarters struct {
+	EnrolmentURL string `json:"enrolmentUrl"`
+}
+
+// Open reads the identity of one terminal of a store. It checks that nobody else
+// can read the folder, that the authority stands behind the certificate, and that
+// this names the very terminal, belongs to the key and is valid at now, the
+// terminal's own clock. It fails with ErrNone, ErrEnded or trust.ErrOpenToOthers;
+// every error says what to do.
+func Open(folder, store, terminal string, now time.Time) (*Identity, error) {
+	id, err := open(folder, store, terminal, now)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use identity folder %s: %w", folder, err)
+	}
+	return id, nil
+}
+
+func open(folder, store, terminal string, now time.Time) (*Identity, error) {
+	if err := trust.CheckPrivate(folder); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: run: edge-agent enroll", ErrNone)
+	} else if err != nil {
+		return nil, err
+	}
+	id := &Identity{folder: folder, store: store, terminal: terminal}
+	p, where, err := readPair(folder)
+	if err != nil {
+		return nil, err
+	}
+	text, err := trust.ReadPrivate(id.path(authorityFile))
+	if err != nil {
+		return nil, err
+	}
+	if id.authority, err = trust.DecodeCertificate(text); err != nil {
+		return nil, fmt.Errorf("%s: %w", authorityFile, err)
+	}
+	if err := id.check(p.certificate.Leaf, now); err != nil {
+		return nil, err
+	}
+	id.pair = p
+	if err := id.readHeadquarters(); err != nil {
+		return nil, err
+	}
+	return id, where.settle(folder)
+}
+
+// check asks whether a certificate is this terminal's, of this authority, and
+// valid.
+func (i *Identity) check(cert *x509.Certificate, now time.Time) error {
+	holder, err := trust.HolderOf(cert)
+	if err != nil {
+		return fmt.Errorf("%s: %w; enrol this terminal again with --force", certFile, err)
+	}
+	if want := (trust.Holder{Store: i.store, Terminal: i.terminal}); holder != want {
+		return fmt.Errorf("%s is for %s, not for terminal %s of store %s: correct store and terminal in the configuration, or enrol again with --force",
+			certFile, cert.URIs[0], i.terminal, i.store)
+	}
+	switch {
+	case now.After(cert.NotAfter):
+		return fmt.Errorf("%w on %s (this terminal's clock shows %s): ask headquarters for a new token and run: edge-agent enroll --force",
+			ErrEnded, cert.NotAfter.Format(time.RFC3339), now.Format(time.RFC3339))
+	case now.Before(cert.NotBefore):
+		return fmt.Errorf("%s is valid from %s, and this terminal's clock shows %s: set the clock",
+			certFile, cert.NotBefore.Format(time.RFC3339), now.Format(time.RFC3339))
+	}
+	_, err = cert.Verify(x509.VerifyOptions{Roots: i.Roots(), CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	if err != nil {
+		return fmt.Errorf("%s is not of the authority in %s: %w; enrol this terminal again with --force", certFile, authorityFile, err)
+	}
+	return nil
+}
+
+// readHeadquarters reads what headquarters told of itself.
+func (i *Identity) readHeadquarters() error {
+	var hq headquarters
+	if err := i.readJSON(headquartersFile, &hq); err != nil {
+		return err
+	}
+	i.headquarters = hq.EnrolmentURL
+	var sealed trust.Sealed
+	if err := i.readJSON(trustFile, &sealed); err != nil {
+		return err
+	}
+	var err error
+	if i.document, err = sealed.Open(i.authority); err != nil {
+		return fmt.Errorf("%s: %w; enrol this terminal again with --force", trustFile, err)
+	}
+	return nil
+}
+
+func (i *Identity) readJSON(name string, value any) error {
+	text, err := trust.ReadPrivate(i.path(name))
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, value); err != nil {
+		return fmt.Errorf("%s cannot be read: %w; enrol this terminal again with --force", name, err)
+	}
+	return nil
+}
+
+func (i *Identity) path(name string) string { return filepath.Join(i.folder, name) }
+
+// Signer signs what the terminal says, with the key of the newest certificate.
+func (i *Identity) Signer() *trust.Signer {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.pair.signer
+}
+
+// Certificate is what the terminal shows in a TLS handshake. Its Leaf is set.
+func (i *Identity) Certificate() tls.Certificate {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.pair.certificate
+}
+
+// Roots holds headquarters' authority alone.
+func (i *Identity) Roots() *x509.CertPool {
+	roots := x509.NewCertPool()
+	roots.AddCert(i.authority)
+	return roots
+}
+
+// Holder names the terminal.
+func (i *Identity) Holder() trust.Holder {
+	return trust.Holder{Store: i.store, Terminal: i.terminal}
+}
+
+// EnrolmentURL is where the certificate is renewed.
+func (i *Identity) EnrolmentURL() string { return i.headquarters }
+
+// Document lists headquarters' signing keys, the newest list that was taken.
+func (i *Identity) Document() trust.Document {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.document
+}
+
+// TLS returns how to connect: with the newest certificate at each handshake, to
+// a server for which the authority stands.
+func (i *Identity) TLS() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: i.Roots(),
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			certificate := i.Certificate()
+			return &certificate, nil
+		}}
+}
+
+// Take takes a list of keys in, a trust.Sealed as JSON: of a higher version than
+// the one that is held, sealed by the authority, and on the disk before it
+// counts. It reports whether it did; the very version again is no error, an older
+// one ErrOldDocument.
+func (i *Identity) Take(payload []byte) (taken bool, err error) {
+	var sealed trust.Sealed
+	if err := protocol.Decode(payload, protocol.MaxPayloadBytes, &sealed); err != nil {
+		return false, fmt.Errorf("cannot read the list of keys: %w", err)
+	}
+	document, err := sealed.Open(i.authority)
+	if err != nil {
+		return false, err
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	switch {
+	case document.Version == i.document.Version:
+		return false, nil
+	case document.Version < i.document.Version:
+		return false, fmt.Errorf("version %d, held %d: %w", document.Version, i.document.Version, ErrOldDocument)
+	}
+	if err := writeJSON(i.path(trustFile), sealed); err != nil {
+		return false, err
+	}
+	i.document = document
+	return true, nil
+}
+
+// Replace takes a renewed certificate and its key into use, see pair.go.
+func (i *Identity) Replace(key ed25519.PrivateKey, certificate []byte, now time.Time) error {
+	p, err := newPair(key, certificate)
+	if err != nil {
+		return err
+	}
+	if err := i.check(p.certificate.Leaf, now); err != nil {
+		return err
+	}
+	if err := writePair(i.folder, key, certificate); err != nil {
+		return err
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.pair = p
+	return nil
+}

@@ -1,0 +1,267 @@
+package identity_test
+
+import (
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/edge-agent/internal/hqtest"
+	"muster/edge-agent/internal/identity"
+	"muster/internal/trust"
+)
+
+var holder = trust.Holder{Store: "007", Terminal: "pos-1"}
+
+func open(t *testing.T, folder string) *identity.Identity {
+	t.Helper()
+	id, err := identity.Open(folder, holder.Store, holder.Terminal, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func read(t *testing.T, path ...string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestWhatWasEnrolledOpens(t *testing.T) {
+	t.Parallel()
+	hq := hqtest.New(t)
+	id := open(t, hq.Enrolled("007", "pos-1"))
+	leaf := id.Certificate().Leaf
+	public, ok := leaf.PublicKey.(ed25519.PublicKey)
+	if !ok || id.Signer().KeyID() != trust.KeyID(public) {
+		t.Error("the signing key is not the certificate's")
+	}
+	if err := id.Signer().Sign("t", []byte("{}")).Verify(public, "t", []byte("{}")); err != nil {
+		t.Error(err)
+	}
+	if d := id.Document(); d.Version != 1 || len(d.Keys) != 1 || d.Keys[0].KeyID != hq.Key.KeyID() {
+		t.Errorf("document %+v", d)
+	}
+	if id.EnrolmentURL() != "https://127.0.0.1:1" || id.Holder() != holder {
+		t.Errorf("url %s, holder %+v", id.EnrolmentURL(), id.Holder())
+	}
+}
+
+func TestAFolderThatOthersMayReadIsRefused(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows keeps rights elsewhere")
+	}
+	hq := hqtest.New(t)
+	for _, name := range []string{"", "terminal.key", "terminal.crt", "ca.crt", "trust.json", "headquarters.json"} {
+		folder := hq.Enrolled("007", "pos-1")
+		path := filepath.Join(folder, name)
+		info, err := os.Stat(path)
+		if err == nil {
+			err = os.Chmod(path, info.Mode().Perm()|0o040)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = identity.Open(folder, "007", "pos-1", time.Now())
+		if !errors.Is(err, trust.ErrOpenToOthers) || !strings.Contains(err.Error(), "chmod") {
+			t.Errorf("%q open to the group: %v", name, err)
+		}
+	}
+}
+
+func TestAnIdentityThatIsNotThisTerminalsIsRefused(t *testing.T) {
+	t.Parallel()
+	hq, other := hqtest.New(t), hqtest.New(t)
+	now := time.Now()
+	for name, tc := range map[string]struct {
+		spoil           func(folder string)
+		store, terminal string
+		at              time.Time
+		is              error
+		want            string
+	}{
+		"other store":    {nil, "008", "pos-1", now, nil, "not for terminal pos-1 of store 008"},
+		"other terminal": {nil, "007", "pos-2", now, nil, "not for terminal pos-2 of store 007"},
+		"ended":          {nil, "007", "pos-1", now.Add(91 * 24 * time.Hour), identity.ErrEnded, "enroll --force"},
+		"clock is slow":  {nil, "007", "pos-1", now.Add(-2 * time.Hour), nil, "set the clock"},
+		"other key": {func(folder string) {
+			copyFile(t, filepath.Join(hq.Enrolled("007", "pos-1"), "terminal.key"), filepath.Join(folder, "terminal.key"))
+		}, "007", "pos-1", now, nil, "belongs to another key"},
+		"other authority": {func(folder string) {
+			copyFile(t, filepath.Join(other.Enrolled("007", "pos-1"), "ca.crt"), filepath.Join(folder, "ca.crt"))
+		}, "007", "pos-1", now, nil, "not of the authority"},
+		"other list": {func(folder string) {
+			copyFile(t, filepath.Join(other.Enrolled("007", "pos-1"), "trust.json"), filepath.Join(folder, "trust.json"))
+		}, "007", "pos-1", now, nil, "trust.json: cannot trust"},
+		"no certificate": {func(folder string) { remove(t, filepath.Join(folder, "terminal.crt")) },
+			"007", "pos-1", now, identity.ErrNone, "edge-agent enroll"},
+		"no folder": {func(folder string) {
+			if err := os.RemoveAll(folder); err != nil {
+				t.Fatal(err)
+			}
+		}, "007", "pos-1", now, identity.ErrNone, "edge-agent enroll"},
+	} {
+		folder := hq.Enrolled("007", "pos-1")
+		if tc.spoil != nil {
+			tc.spoil(folder)
+		}
+		_, err := identity.Open(folder, tc.store, tc.terminal, tc.at)
+		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), folder) {
+			t.Errorf("%s: got %v, want %q", name, err, tc.want)
+		}
+		if tc.is != nil && !errors.Is(err, tc.is) {
+			t.Errorf("%s: %v is not %v", name, err, tc.is)
+		}
+	}
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.WriteFile(to, read(t, from), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func remove(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func seal(t *testing.T, sealed trust.Sealed) []byte {
+	t.Helper()
+	text, err := json.Marshal(sealed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestAListOfKeysIsTakenWhenSealedAndNewerAndOutlivesARestart(t *testing.T) {
+	t.Parallel()
+	hq, other := hqtest.New(t), hqtest.New(t)
+	folder := hq.Enrolled("007", "pos-1")
+	id := open(t, folder)
+	_, second := hq.NewKey(time.Now(), time.Now().Add(time.Hour))
+	if taken, err := id.Take(seal(t, hq.Seal(3, hq.Listed, second))); err != nil || !taken {
+		t.Fatalf("taken %t, %v", taken, err)
+	}
+	altered := hq.Seal(4, second)
+	altered.Document = strings.Replace(altered.Document, `"version":4`, `"version":5`, 1)
+	for name, payload := range map[string][]byte{
+		"empty": nil, "no JSON": []byte("x"), "unsealed": []byte("{}"),
+		"sealed by another": seal(t, other.Seal(9, second)), "altered": seal(t, altered),
+	} {
+		if taken, err := id.Take(payload); err == nil || taken {
+			t.Errorf("%s: taken %t, %v", name, taken, err)
+		}
+	}
+	if taken, err := id.Take(seal(t, hq.Seal(2, second))); !errors.Is(err, identity.ErrOldDocument) || taken {
+		t.Errorf("an older one: taken %t, %v", taken, err)
+	}
+	if taken, err := id.Take(seal(t, hq.Seal(3, second))); err != nil || taken {
+		t.Errorf("the same version: taken %t, %v", taken, err)
+	}
+	for _, id := range []*identity.Identity{id, open(t, folder)} {
+		if d := id.Document(); d.Version != 3 || len(d.Keys) != 2 {
+			t.Errorf("document %+v", d)
+		}
+	}
+}
+
+func TestAListThatCannotBeKeptIsNotUsed(t *testing.T) {
+	t.Parallel()
+	hq := hqtest.New(t)
+	folder := hq.Enrolled("007", "pos-1")
+	id := open(t, folder)
+	// A folder stands where the file should go: nothing can be renamed over it.
+	remove(t, filepath.Join(folder, "trust.json"))
+	if err := os.MkdirAll(filepath.Join(folder, "trust.json", "in-the-way"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if taken, err := id.Take(seal(t, hq.Seal(2, hq.Listed))); err == nil || taken || id.Document().Version != 1 {
+		t.Errorf("taken %t, %v, version %d", taken, err, id.Document().Version)
+	}
+}
+
+// TestARenewalCutOffAnywhereLeavesAMatchingPair stops behind each of the steps
+// in which a new pair comes.
+func TestARenewalCutOffAnywhereLeavesAMatchingPair(t *testing.T) {
+	t.Parallel()
+	hq := hqtest.New(t)
+	fresh := hq.Enrolled("007", "pos-1") // a key and a certificate to renew to
+	newKey, newCert := read(t, fresh, "terminal.key"), read(t, fresh, "terminal.crt")
+	newID := open(t, fresh).Signer().KeyID()
+	for name, tc := range map[string]struct {
+		files map[string][]byte
+		isNew bool
+	}{
+		"before the first":  {nil, false},
+		"key only":          {map[string][]byte{"next.key": newKey}, false},
+		"key, certificate":  {map[string][]byte{"next.key": newKey, "next.crt": newCert}, true},
+		"key in its place":  {map[string][]byte{"terminal.key": newKey, "next.crt": newCert}, true},
+		"both in place":     {map[string][]byte{"terminal.key": newKey, "terminal.crt": newCert}, true},
+		"a key of the next": {map[string][]byte{"terminal.key": newKey, "next.crt": newCert, "next.key": read(t, hq.Enrolled("007", "pos-1"), "terminal.key")}, true},
+	} {
+		folder := hq.Enrolled("007", "pos-1")
+		oldID := open(t, folder).Signer().KeyID()
+		for file, content := range tc.files {
+			if err := os.WriteFile(filepath.Join(folder, file), content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := oldID
+		if tc.isNew {
+			want = newID
+		}
+		for range 2 { // what the first opening tidied opens again
+			if got := open(t, folder).Signer().KeyID(); got != want {
+				t.Errorf("%s: key %s, want %s (old %s, new %s)", name, got, want, oldID, newID)
+			}
+		}
+	}
+}
+
+func TestAReplacedPairIsUsedAtOnceAndAfterARestart(t *testing.T) {
+	t.Parallel()
+	hq := hqtest.New(t)
+	folder := hq.Enrolled("007", "pos-1")
+	id := open(t, folder)
+	config := id.TLS()
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	wrong := hq.Issue(public, trust.Holder{Store: "008", Terminal: "pos-1"}, now, now.Add(time.Hour))
+	before := id.Signer().KeyID()
+	if err := id.Replace(private, wrong, now); err == nil || id.Signer().KeyID() != before {
+		t.Errorf("a certificate of another store: %v", err)
+	}
+	if err := id.Replace(private, hq.Issue(public, holder, now.Add(-time.Minute), now.Add(time.Hour)), now); err != nil {
+		t.Fatal(err)
+	}
+	shown, err := config.GetClientCertificate(nil)
+	if err != nil || !public.Equal(shown.Leaf.PublicKey) {
+		t.Errorf("the handshake shows the old certificate: %v", err)
+	}
+	for _, id := range []*identity.Identity{id, open(t, folder)} {
+		if id.Signer().KeyID() != trust.KeyID(public) {
+			t.Error("the old key still signs")
+		}
+	}
+	if _, err := os.Stat(filepath.Join(folder, "next.key")); err == nil {
+		t.Error("next.key was left behind")
+	}
+}
