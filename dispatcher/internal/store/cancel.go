@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"muster/dispatcher/internal/store/internal/audit"
 	"muster/dispatcher/internal/store/internal/sqlite"
 	"muster/internal/protocol"
 	"muster/internal/task"
@@ -38,7 +39,8 @@ func (s *Store) Cancel(ctx context.Context, runID string, stores []string, reaso
 			what = fmt.Sprintf("%d stores", len(stores))
 		}
 		detail := fmt.Sprintf("%s, reason %s: %d tasks cancelled, %d were settled", what, reason, len(tasks), all-len(tasks))
-		return cancellation{tasks, all - len(tasks)}, audit(tx, by, "run_cancelled", runID, detail, now)
+		return cancellation{tasks, all - len(tasks)}, audit.Append(ctx, tx,
+			audit.Entry{At: now, Actor: by, Action: "run_cancelled", Subject: runID, Detail: detail})
 	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("cannot cancel run %s: %w", runID, err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"muster/dispatcher/internal/store/internal/audit"
 	"muster/dispatcher/internal/store/internal/sqlite"
 )
 
@@ -16,11 +17,9 @@ import (
 // content was the same. An empty RequestID is never a duplicate. Every place
 // must have a task; Targets is the number of places.
 func (s *Store) CreateRun(ctx context.Context, run Run, places []Place, tasks []NewTask, req Request, now time.Time) (Created, error) {
-	run.Targets = len(places)
-	if run.CreatedAt.IsZero() {
-		run.CreatedAt = now
-	}
-	if err := coverage(places, tasks); err != nil {
+	run.ApprovedBy = ""
+	order := newOrder{run: run, places: places, tasks: tasks, req: req}
+	if err := order.prepare(now); err != nil {
 		return Created{}, fmt.Errorf("cannot create run %s: %w", run.RunID, err)
 	}
 	created, err := write(ctx, s, func(tx *sqlite.Tx, changes *[]Change) (Created, error) {
@@ -28,17 +27,54 @@ func (s *Store) CreateRun(ctx context.Context, run Run, places []Place, tasks []
 		if !errors.Is(err, ErrNotFound) {
 			return first, err
 		}
-		if err := insertRun(tx, run, places, tasks, req, now); err != nil {
-			return Created{}, err
-		}
-		stored, err := sqlite.One(ctx, tx, scanRun, selectRun, run.RunID)
-		*changes = append(*changes, Change{Kind: RunCreated, RunID: run.RunID, Run: &stored})
-		return Created{Run: stored}, err
+		return order.insert(ctx, tx, now, changes)
 	})
 	if err != nil {
 		return Created{}, fmt.Errorf("cannot create run %s: %w", run.RunID, err)
 	}
 	return created, nil
+}
+
+// newOrder is everything that a run is created from.
+type newOrder struct {
+	run    Run
+	places []Place
+	tasks  []NewTask
+	req    Request
+	under  string // the approval's id, "" when none was needed
+}
+
+func (o *newOrder) prepare(now time.Time) error {
+	o.run.Targets = len(o.places)
+	if o.run.CreatedAt.IsZero() {
+		o.run.CreatedAt = now
+	}
+	return coverage(o.places, o.tasks)
+}
+
+func (o *newOrder) insert(ctx context.Context, tx *sqlite.Tx, now time.Time, changes *[]Change) (Created, error) {
+	if err := insertRun(tx, o.run, o.places, o.tasks, o.req, now); err != nil {
+		return Created{}, err
+	}
+	err := audit.Append(ctx, tx, audit.Entry{At: now, Actor: o.run.RequestedBy, Action: "run_created", Subject: o.run.RunID, Detail: o.describe()})
+	if err != nil {
+		return Created{}, err
+	}
+	stored, err := sqlite.One(ctx, tx, scanRun, selectRun, o.run.RunID)
+	*changes = append(*changes, Change{Kind: RunCreated, RunID: o.run.RunID, Run: &stored})
+	return Created{Run: stored}, err
+}
+
+// describe is the order in words, for the audit.
+func (o *newOrder) describe() string {
+	text := fmt.Sprintf("job %s v%d, %d targets, %d tasks", o.run.Job, o.run.JobVersion, len(o.places), len(o.tasks))
+	if o.req.RequestID != "" {
+		text += fmt.Sprintf(", request %s with sha256 %s", o.req.RequestID, o.req.ContentHash)
+	}
+	if o.under != "" {
+		text += fmt.Sprintf(", approved by %s under %s", o.run.ApprovedBy, o.under)
+	}
+	return text + ", reason: " + o.run.Reason
 }
 
 func coverage(places []Place, tasks []NewTask) error {
@@ -74,9 +110,9 @@ func requested(ctx context.Context, tx *sqlite.Tx, req Request) (Created, error)
 
 func insertRun(tx *sqlite.Tx, run Run, places []Place, tasks []NewTask, req Request, now time.Time) error {
 	_, err := tx.Exec(`INSERT INTO runs (run_id, job, job_version, requested_by, reason, input, policy, columns,
-			targets, created_at, barrier_at, makeup_until) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			targets, created_at, barrier_at, makeup_until, approved_by) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		run.RunID, run.Job, run.JobVersion, run.RequestedBy, run.Reason, cmp.Or(string(run.Input), "null"), sqlite.Document{Content: run.Policy},
-		sqlite.Document{Content: run.Columns}, run.Targets, sqlite.Millis(run.CreatedAt), sqlite.Millis(run.BarrierAt), sqlite.Millis(run.MakeupUntil))
+		sqlite.Document{Content: run.Columns}, run.Targets, sqlite.Millis(run.CreatedAt), sqlite.Millis(run.BarrierAt), sqlite.Millis(run.MakeupUntil), run.ApprovedBy)
 	if err != nil {
 		return err
 	}
@@ -103,8 +139,7 @@ func insertRun(tx *sqlite.Tx, run Run, places []Place, tasks []NewTask, req Requ
 			return fmt.Errorf("cannot store request %s: %w", req.RequestID, err)
 		}
 	}
-	return audit(tx, run.RequestedBy, "run_created", run.RunID,
-		fmt.Sprintf("job %s v%d, %d targets, %d tasks, reason: %s", run.Job, run.JobVersion, len(places), len(tasks), run.Reason), now)
+	return nil
 }
 
 // FindRequest returns what the user asked under the id and the run that it
@@ -138,7 +173,7 @@ func (s *Store) ListOpenRuns(ctx context.Context) ([]Run, error) {
 }
 
 const runColumns = `run_id, job, job_version, requested_by, reason, input, policy, columns, targets,
-	created_at, barrier_at, makeup_until, barrier_closed_at, closed_at, revision`
+	created_at, barrier_at, makeup_until, barrier_closed_at, closed_at, revision, approved_by`
 
 const selectRun = `SELECT ` + runColumns + ` FROM runs WHERE run_id = ?`
 
@@ -146,7 +181,7 @@ func scanRun(row sqlite.Row) (Run, error) {
 	var r Run
 	err := row.Scan(&r.RunID, &r.Job, &r.JobVersion, &r.RequestedBy, &r.Reason, sqlite.Raw{Into: &r.Input}, sqlite.Document{Content: &r.Policy},
 		sqlite.Document{Content: &r.Columns}, &r.Targets, sqlite.Moment{Into: &r.CreatedAt}, sqlite.Moment{Into: &r.BarrierAt}, sqlite.Moment{Into: &r.MakeupUntil},
-		sqlite.Moment{Into: &r.BarrierClosedAt}, sqlite.Moment{Into: &r.ClosedAt}, &r.Revision)
+		sqlite.Moment{Into: &r.BarrierClosedAt}, sqlite.Moment{Into: &r.ClosedAt}, &r.Revision, &r.ApprovedBy)
 	return r, err
 }
 

@@ -172,10 +172,10 @@ func recordAnswer(tx *sqlite.Tx, a Attempt, late bool, now time.Time) error {
 			bytes = int64(len(a.Result))
 		}
 		_, err = tx.Exec(`UPDATE attempts SET received_at = ?, terminal_from = ?, terminal_to = ?, duration_ms = ?, answer = ?,
-				executed = ?, late = ?, exit_code = ?, failure = ?, sha256 = ?, bytes = ?, columns = ?, output_tail = ?, result = ?
+				executed = ?, late = ?, exit_code = ?, failure = ?, sha256 = ?, bytes = ?, columns = ?, output_tail = ?, result = ?, redacted = ?
 			WHERE task_id = ? AND attempt = ? AND received_at = 0`,
 			sqlite.Millis(now), sqlite.Millis(a.TerminalFrom), sqlite.Millis(a.TerminalTo), a.Duration.Milliseconds(), a.Answer,
-			a.Executed, late, a.ExitCode, failure, a.SHA256, bytes, sqlite.Optional(a.Columns, a.Columns != nil), a.OutputTail, sqlite.Text(a.Result),
+			a.Executed, late, a.ExitCode, failure, a.SHA256, bytes, sqlite.Optional(a.Columns, a.Columns != nil), a.OutputTail, sqlite.Text(a.Result), a.Redacted,
 			a.TaskID, a.Attempt)
 	}
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package store keeps everything headquarters knows in one SQLite file: runs
 // and their frozen targets, tasks, execution records, outcomes, terminals,
-// requests and the audit. It is the only truth and the only SQL of the house.
+// requests, keys, approvals and the audit. It is the only truth and the only SQL of the house.
 //
 // It decides nothing that a policy should decide and publishes nothing: it
 // applies moves of internal/task under their guards, commits, and then tells
@@ -14,8 +14,9 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"time"
 
+	"muster/dispatcher/internal/store/internal/audit"
+	"muster/dispatcher/internal/store/internal/gatehouse"
 	"muster/dispatcher/internal/store/internal/ledger"
 	"muster/dispatcher/internal/store/internal/roster"
 	"muster/dispatcher/internal/store/internal/sqlite"
@@ -40,8 +41,10 @@ type Options struct {
 // first, the write is done wholly or not at all, and the caller does not learn
 // which.
 type Store struct {
-	*roster.Roster // places and terminals
-	*ledger.Ledger // revisions
+	*roster.Roster       // places and terminals
+	*ledger.Ledger       // revisions
+	*gatehouse.Gatehouse // tokens, keys and approvals
+	*audit.Trail         // who did what
 
 	db        *sqlite.DB
 	seen      ledger.Seen
@@ -66,7 +69,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{Roster: roster.New(db), db: db}
+	s := &Store{Roster: roster.New(db), Gatehouse: gatehouse.New(db), db: db}
+	if s.Trail, err = audit.Open(ctx, db); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	s.Ledger, err = ledger.Open(ctx, db, &s.seen, logger, func(runID string, revision int) {
 		s.tell([]Change{{Kind: RevisionReady, RunID: runID, Revision: revision}})
 	})
@@ -129,22 +135,4 @@ func writePinned[T any](ctx context.Context, s *Store, run op[T], pin func() err
 		return none, err
 	}
 	return out, nil
-}
-
-// Audit appends one line: who (actor) did what (action) to which thing
-// (subject). Lines are never changed or deleted.
-func (s *Store) Audit(ctx context.Context, actor, action, subject, detail string, now time.Time) error {
-	_, err := write(ctx, s, func(tx *sqlite.Tx, _ *[]Change) (struct{}, error) {
-		return struct{}{}, audit(tx, actor, action, subject, detail, now)
-	})
-	if err != nil {
-		return fmt.Errorf("cannot audit %s of %s: %w", action, subject, err)
-	}
-	return nil
-}
-
-func audit(tx *sqlite.Tx, actor, action, subject, detail string, now time.Time) error {
-	_, err := tx.Exec(`INSERT INTO audit (at, actor, action, subject, detail) VALUES (?, ?, ?, ?, ?)`,
-		sqlite.Millis(now), actor, action, subject, detail)
-	return err
 }

@@ -151,7 +151,7 @@ func scanTask(row sqlite.Row) (Task, error) {
 const attemptColumns = `coalesce(a.task_id, ''), coalesce(a.attempt, 0), coalesce(a.store_id, ''), coalesce(a.terminal_id, ''),
 	a.granted_at, a.started_at, a.last_sign_at, a.ready_at, a.lease_until, a.received_at, a.terminal_from, a.terminal_to,
 	coalesce(a.duration_ms, 0) * 1000000, coalesce(a.answer, ''), coalesce(a.executed, 0), a.exit_code,
-	coalesce(a.output_tail, ''), a.failure, coalesce(a.sha256, ''), coalesce(a.bytes, 0), a.columns, coalesce(a.late, 0)`
+	coalesce(a.output_tail, ''), a.failure, coalesce(a.sha256, ''), coalesce(a.bytes, 0), a.columns, coalesce(a.late, 0), coalesce(a.redacted, 0)`
 
 // dest is where attemptColumns go.
 func (a *Attempt) dest() []any {
@@ -159,7 +159,7 @@ func (a *Attempt) dest() []any {
 		sqlite.Moment{Into: &a.GrantedAt}, sqlite.Moment{Into: &a.StartedAt}, sqlite.Moment{Into: &a.LastSignAt}, sqlite.Moment{Into: &a.ReadyAt}, sqlite.Moment{Into: &a.LeaseUntil},
 		sqlite.Moment{Into: &a.ReceivedAt}, sqlite.Moment{Into: &a.TerminalFrom}, sqlite.Moment{Into: &a.TerminalTo},
 		&a.Duration, &a.Answer, &a.Executed, &a.ExitCode,
-		&a.OutputTail, sqlite.Document{Content: &a.Failure}, &a.SHA256, &a.Bytes, sqlite.Document{Content: &a.Columns}, &a.Late}
+		&a.OutputTail, sqlite.Document{Content: &a.Failure}, &a.SHA256, &a.Bytes, sqlite.Document{Content: &a.Columns}, &a.Late, &a.Redacted}
 }
 
 func scanAttempt(row sqlite.Row) (Attempt, error) {

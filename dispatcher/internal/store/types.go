@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"muster/dispatcher/internal/job"
+	"muster/dispatcher/internal/store/internal/audit"
+	"muster/dispatcher/internal/store/internal/gatehouse"
 	"muster/dispatcher/internal/store/internal/ledger"
 	"muster/dispatcher/internal/store/internal/roster"
 	"muster/dispatcher/internal/store/internal/sqlite"
@@ -14,10 +16,19 @@ import (
 
 // Errors that callers test for.
 var (
-	// ErrNotFound: no such run, task or request.
+	// ErrNotFound: no such run, task, request, key or approval.
 	ErrNotFound = sqlite.ErrNotFound
 	// ErrExists: the revision is complete already.
 	ErrExists = ledger.ErrExists
+	// ErrTokenInvalid: the token is unknown, used, voided or expired; the text
+	// says which.
+	ErrTokenInvalid = gatehouse.ErrTokenInvalid
+	// ErrKeyTaken: the public key is another terminal's, or revoked.
+	ErrKeyTaken = gatehouse.ErrKeyTaken
+	// ErrDecided: the approval is no longer pending; the text says why.
+	ErrDecided = gatehouse.ErrDecided
+	// ErrSamePerson: who asked may not approve.
+	ErrSamePerson = gatehouse.ErrSamePerson
 	// ErrLocked: another process holds the database; the text says which.
 	ErrLocked = sqlite.ErrLocked
 	// ErrNewerSchema: the database was written by a newer program.
@@ -38,6 +49,7 @@ type Run struct {
 	Job             string
 	JobVersion      int
 	RequestedBy     string
+	ApprovedBy      string // "" when nobody had to
 	Reason          string
 	Input           json.RawMessage
 	Policy          job.Policy
@@ -135,6 +147,7 @@ type Attempt struct {
 	Bytes        int64
 	Columns      []json.RawMessage
 	Late         bool
+	Redacted     int // places that headquarters had to black out
 }
 
 // Running is a task that runs now, with its current attempt.
@@ -207,6 +220,36 @@ type Settled struct {
 
 // Terminal is what headquarters knows of one terminal.
 type Terminal = roster.Terminal
+
+// Enrolment lets one terminal in, once, until it expires.
+type Enrolment = gatehouse.Enrolment
+
+// TerminalKey is a public key of a terminal and one certificate of it.
+type TerminalKey = gatehouse.TerminalKey
+
+// Approval is something that one person asked for and another has to approve.
+type Approval = gatehouse.Approval
+
+// The kinds of approval.
+const (
+	ApprovalRun  = gatehouse.KindRun
+	ApprovalKeys = gatehouse.KindKeys
+)
+
+// The states of an approval: it begins as pending and is decided once.
+const (
+	ApprovalPending  = gatehouse.StatePending
+	ApprovalApproved = gatehouse.StateApproved
+	ApprovalRejected = gatehouse.StateRejected
+	ApprovalExpired  = gatehouse.StateExpired
+	ApprovalVoid     = gatehouse.StateVoid
+)
+
+// AuditEntry is one line of the audit.
+type AuditEntry = audit.Entry
+
+// AuditHead is where the audit's chain ends.
+type AuditHead = audit.Head
 
 // Candidate is one target as it stands in a snapshot, ready to be judged.
 type Candidate struct {

@@ -67,6 +67,19 @@ func (r *Roster) SaveHello(ctx context.Context, t Terminal, now time.Time) error
 	return nil
 }
 
+// LastHelloSeq returns the number ("seq") of the last hello of the terminal, or
+// 0 when it never said one.
+func (r *Roster) LastHelloSeq(ctx context.Context, storeID, terminalID string) (int64, error) {
+	seq, err := sqlite.One(ctx, r.db.Readers(), func(row sqlite.Row) (seq int64, err error) {
+		err = row.Scan(&seq)
+		return seq, err
+	}, `SELECT coalesce((SELECT json_extract(hello, '$.seq') FROM terminals WHERE store_id = ? AND terminal_id = ?), 0)`, storeID, terminalID)
+	if err != nil {
+		return 0, fmt.Errorf("cannot read the last hello of terminal %s of store %s: %w", terminalID, storeID, err)
+	}
+	return seq, nil
+}
+
 // ListTerminals returns the store's terminals, by id.
 func (r *Roster) ListTerminals(ctx context.Context, storeID string) ([]Terminal, error) {
 	terminals, err := sqlite.List(ctx, r.db.Readers(), func(row sqlite.Row) (Terminal, error) {

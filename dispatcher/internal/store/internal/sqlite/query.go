@@ -75,3 +75,16 @@ func (db *DB) Update(ctx context.Context, query string, args ...any) (int64, err
 	}
 	return n, nil
 }
+
+// Do runs one operation and returns what it made.
+func Do[T any](ctx context.Context, db *DB, run func(*Tx) (T, error)) (T, error) {
+	var out, none T
+	err := db.Write(ctx, Op{Run: func(tx *Tx) (err error) {
+		out, err = run(tx)
+		return err
+	}})
+	if err != nil {
+		return none, err // out may still be written by the writer when ctx ended
+	}
+	return out, nil
+}
