@@ -8,6 +8,7 @@ import (
 
 	"muster/internal/protocol"
 	"muster/internal/task"
+	"muster/tests/programs"
 )
 
 // TestKilledAgentsCountAsAttempts kills the agent in the middle of each
@@ -42,8 +43,8 @@ columns: []
 				t.Fatalf("reply %+v", reply)
 			}
 			for n := 1; n <= attempts; n++ {
-				eventually(t, fmt.Sprintf("execution %d", n), func() bool { return len(lines(t, markers)) == n })
-				agent.kill()
+				programs.Eventually(t, fmt.Sprintf("execution %d", n), func() bool { return len(lines(t, markers)) == n })
+				agent.Kill()
 				agent = s.agent("A", settings)
 			}
 			report, _ := s.report(reply.RunID, 1)

@@ -7,12 +7,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"muster/tests/programs"
 )
 
 // shell runs one command of the dispatcher's program to its end.
 func (s *site) shell(args ...string) (stdout, stderr string, code int) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), programs.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "dispatcher"), args...)
 	cmd.Dir = s.dir

@@ -12,6 +12,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"muster/internal/protocol"
+	"muster/tests/programs"
 )
 
 // composed is what these tests read of docker-compose.yml.
@@ -51,7 +52,7 @@ func TestComposeFileDescribesASiteThatWorks(t *testing.T) {
 	for _, profile := range []string{"embedded", "split"} {
 		t.Run(profile, func(t *testing.T) {
 			t.Parallel()
-			s := &site{t: t, dir: t.TempDir(), addr: freeAddr(t)}
+			s := &site{t: t, dir: t.TempDir(), addr: programs.FreeAddr(t)}
 			c := composition{s, file}
 			var names []string
 			for name, one := range file.Services {
@@ -67,7 +68,7 @@ func TestComposeFileDescribesASiteThatWorks(t *testing.T) {
 				c.start(name)
 			}
 			for _, name := range names {
-				eventually(t, "the health of "+name, func() bool { return c.healthy(name) })
+				programs.Eventually(t, "the health of "+name, func() bool { return c.healthy(name) })
 			}
 			t.Logf("healthy: %v", names)
 			cmd := c.command("", []string{"/dispatcher", "run", "collect_log", "--stores", "SH_0312,BJ_0001", "--input", "date=2026-09-17", "--wait", "--user", "alice"})
@@ -115,7 +116,7 @@ func (c composition) command(name string, argv []string) *exec.Cmd {
 		}
 		args = append(args, strings.ReplaceAll(arg, "//mqtt:1883", "//"+c.addr))
 	}
-	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(c.t.Context(), programs.Patience)
 	c.t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, argv[0]), args...)
 	cmd.Env = append(os.Environ(), "MUSTER_BROKER=mqtt://"+c.addr) // the default is the container's own loopback
@@ -138,12 +139,12 @@ func (c composition) start(name string) {
 		}
 	}
 	cmd := c.command(name, one.Command)
-	p := launch(c.t, cmd.Path, cmd.Args[1:]...)
+	p := programs.Launch(c.t, cmd.Path, cmd.Args[1:]...)
 	switch {
 	case strings.HasPrefix(name, "broker"):
-		p.awaitOutput("broker listens")
+		p.AwaitOutput("broker listens")
 	case strings.HasPrefix(name, "dispatcher"):
-		p.awaitOutput("headquarters is ready")
+		p.AwaitOutput("headquarters is ready")
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"muster/internal/protocol"
 	"muster/tests/disk"
 	"muster/tests/fleet"
+	"muster/tests/programs"
 )
 
 // TestReceiptFollowsTheFsync looks, when a receipt has come, whether the
@@ -44,7 +45,7 @@ func TestReceiptFollowsTheFsync(t *testing.T) { // I1
 		}
 		select {
 		case <-receipts:
-		case <-time.After(patience):
+		case <-time.After(programs.Patience):
 			t.Fatal("no receipt")
 		}
 		disk.Want(t, "the answer that a receipt names", filepath.Join(s.dir, "data", "muster.db-wal"))
@@ -65,10 +66,10 @@ func TestAnswerIsOnDiskWhileItIsKept(t *testing.T) { // I1
 	if reply := s.ask("run", `{"job":"probe","stores":"all"}`); !reply.OK {
 		t.Fatalf("reply %+v", reply)
 	}
-	eventually(t, "the execution", func() bool { return len(lines(t, markers)) == 1 })
-	s.hq.kill() // so that the answer is kept
+	programs.Eventually(t, "the execution", func() bool { return len(lines(t, markers)) == 1 })
+	s.hq.Kill() // so that the answer is kept
 	touch(t, gate)
-	eventually(t, "the answer on disk", func() bool { return s.answers("A") == 1 })
+	programs.Eventually(t, "the answer on disk", func() bool { return s.answers("A") == 1 })
 	kept, err := filepath.Glob(filepath.Join(s.dir, "agents", "A", "work", "outbox", "*.answer"))
 	if err != nil {
 		t.Fatal(err)

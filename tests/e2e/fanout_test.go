@@ -11,6 +11,7 @@ import (
 	"muster/internal/protocol"
 	"muster/internal/task"
 	"muster/tests/fleet"
+	"muster/tests/programs"
 )
 
 // TestKillDuringFanOutLeavesAllTasksOrNone kills the real headquarters at some
@@ -45,7 +46,7 @@ func TestKillDuringFanOutLeavesAllTasksOrNone(t *testing.T) { // I4
 			t.Fatal(err)
 		}
 		<-time.After(time.Duration(rand.IntN(1500)) * time.Millisecond) // when, not whether: the kill is the event
-		s.hq.kill()
+		s.hq.Kill()
 		conn.Close()
 		s.serve()
 		reply, err := s.asks(user, "", "run", string(request))
@@ -62,7 +63,7 @@ func TestKillDuringFanOutLeavesAllTasksOrNone(t *testing.T) { // I4
 	}
 	t.Logf("%d of %d runs were there when headquarters came back", created, rounds)
 	s.offered(fmt.Sprintf("S%05d", stores-1), rounds)
-	s.hq.terminate()
+	s.hq.Terminate()
 	s.serve()
 	s.offered("S00000", rounds)
 }
@@ -71,7 +72,7 @@ func TestKillDuringFanOutLeavesAllTasksOrNone(t *testing.T) { // I4
 // store, one of each run.
 func (s *site) offered(store string, runs int) {
 	s.t.Helper()
-	eventually(s.t, fmt.Sprintf("%d offers for store %s", runs, store), func() bool {
+	programs.Eventually(s.t, fmt.Sprintf("%d offers for store %s", runs, store), func() bool {
 		got := make(chan string, 10*runs)
 		conn, err := fleet.Dial(s.t.Context(), s.addr, fleet.Login{User: store + "/pos1"}, func(m fleet.Message) {
 			if len(m.Payload) > 0 {
@@ -109,16 +110,16 @@ func TestRetainedTriggerIsRefusedClearedAndWarnedOfOverEveryBroker(t *testing.T)
 			s.serve()
 			const topic = "muster/v1/req/wang/run"
 			s.mosquitto("pub", "-u", "wang", "-q", "1", "-r", "-t", topic, "-m", `{"job":"probe","stores":"all","barrierSeconds":1}`)
-			s.hq.awaitOutput("retained request refused and cleared")
-			s.hq.terminate()
+			s.hq.AwaitOutput("retained request refused and cleared")
+			s.hq.Terminate()
 			if name != "embedded" { // while nobody is there to refuse it
 				s.mosquitto("pub", "-u", "dispatcher", "-i", "sender", "-q", "1", "-r", "-t", topic, "-m", `{"job":"probe","stores":"all","barrierSeconds":1}`)
 			}
 			s.serve()
 			if name != "embedded" {
-				s.hq.awaitOutput("retained request refused and cleared")
+				s.hq.AwaitOutput("retained request refused and cleared")
 			}
-			s.hq.terminate()
+			s.hq.Terminate()
 			s.serve()
 			reply := s.ask("run", `{"requestId":"after","job":"probe","stores":"all","barrierSeconds":1}`)
 			s.report(reply.RunID, 1)
@@ -182,14 +183,14 @@ func TestOversizeRequestsAreAnswered(t *testing.T) {
 					if r.OK || r.Code != code || r.Message == "" || r.MessageZh == "" || r.Hint == "" {
 						t.Errorf("%.20q: reply %+v", payload, r)
 					}
-				case <-time.After(patience):
+				case <-time.After(programs.Patience):
 					t.Fatalf("%.20q: no reply", payload)
 				}
 			}
 			if name == "embedded" {
 				_ = conn.Publish("muster/v1/req/li/run", make([]byte, 2<<20)) // refused before it is written to its end
-				s.hq.awaitOutput("level=INFO msg=\"connection ended\" user=li")
-				s.hq.awaitOutput("packet too large")
+				s.hq.AwaitOutput("level=INFO msg=\"connection ended\" user=li")
+				s.hq.AwaitOutput("packet too large")
 			}
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"muster/internal/protocol"
+	"muster/tests/programs"
 )
 
 // external is a broker beside headquarters that can be killed and started
@@ -21,7 +22,7 @@ type external struct {
 	name  string
 	args  []string
 	ready string
-	proc  *process
+	proc  *programs.Process
 }
 
 // externals names every broker beside headquarters; each is not yet started.
@@ -29,7 +30,7 @@ func externals() map[string]func(t *testing.T) *external {
 	return map[string]func(t *testing.T) *external{
 		"stand-alone": func(t *testing.T) *external {
 			t.Helper()
-			e := &external{t: t, addr: freeAddr(t), name: filepath.Join(bin, "broker"), ready: "broker listens"}
+			e := &external{t: t, addr: programs.FreeAddr(t), name: filepath.Join(bin, "broker"), ready: "broker listens"}
 			e.args = []string{"-config", e.write("broker.yaml", fmt.Sprintf("broker:\n  listeners: {tcp: {address: %q}}\n  anonymous: true\n", e.addr))}
 			return e
 		},
@@ -41,7 +42,7 @@ func externals() map[string]func(t *testing.T) *external {
 					t.Skip("mosquitto is not installed")
 				}
 			}
-			e := &external{t: t, addr: freeAddr(t), name: path, ready: "running"}
+			e := &external{t: t, addr: programs.FreeAddr(t), name: path, ready: "running"}
 			_, port, _ := net.SplitHostPort(e.addr)
 			e.args = []string{"-c", e.write("mosquitto.conf",
 				fmt.Sprintf("listener %s 127.0.0.1\nallow_anonymous true\nmax_inflight_messages 0\nmax_queued_messages 0\n", port))}
@@ -61,8 +62,8 @@ func (e *external) write(name, text string) string {
 
 func (e *external) start() {
 	e.t.Helper()
-	e.proc = launch(e.t, e.name, e.args...)
-	e.proc.awaitOutput(e.ready)
+	e.proc = programs.Launch(e.t, e.name, e.args...)
+	e.proc.AwaitOutput(e.ready)
 }
 
 // quickProbe is an executor of the job probe that answers at once.
@@ -106,12 +107,12 @@ func TestAgentsThatWereThereFirstAreReachedSoon(t *testing.T) {
 				broker := prepare(t)
 				broker.start()
 				s := newSite(t, trio, broker.addr)
-				var agents []*process
+				var agents []*programs.Process
 				for _, store := range trio {
 					agents = append(agents, s.agent(store, quickProbe(s)))
 				}
 				for _, a := range agents {
-					a.awaitOutput(fmt.Sprintf("unanswered=%d", hellos))
+					a.AwaitOutput(fmt.Sprintf("unanswered=%d", hellos))
 				}
 				s.serve()
 				if took := s.settles(len(trio)); took > soon {
@@ -133,7 +134,7 @@ func TestARestartInAnyOrderIsSettledSoon(t *testing.T) {
 			broker := prepare(t)
 			broker.start()
 			s := newSite(t, trio, broker.addr)
-			parts := parts{s: s, broker: broker, settings: quickProbe(s), agents: map[string]*process{}}
+			parts := parts{s: s, broker: broker, settings: quickProbe(s), agents: map[string]*programs.Process{}}
 			parts.start("hq", "agents")
 			for _, order := range []string{
 				"hq", "agents", "broker", "hq agents", "agents hq", "broker hq", "broker agents",
@@ -157,19 +158,19 @@ type parts struct {
 	s        *site
 	broker   *external
 	settings string
-	agents   map[string]*process
+	agents   map[string]*programs.Process
 }
 
 func (p parts) kill(which ...string) {
 	for _, name := range which {
 		switch name {
 		case "broker":
-			p.broker.proc.kill()
+			p.broker.proc.Kill()
 		case "hq":
-			p.s.hq.kill()
+			p.s.hq.Kill()
 		case "agents":
 			for _, agent := range p.agents {
-				agent.kill()
+				agent.Kill()
 			}
 		}
 	}
@@ -183,7 +184,7 @@ func (p parts) start(which ...string) {
 		case "broker":
 			p.broker.start()
 		case "hq":
-			p.s.hq = launch(p.s.t, filepath.Join(bin, "dispatcher"), "serve", "--config", p.s.config)
+			p.s.hq = programs.Launch(p.s.t, filepath.Join(bin, "dispatcher"), "serve", "--config", p.s.config)
 		case "agents":
 			for _, store := range trio {
 				p.agents[store] = p.s.agent(store, p.settings)

@@ -1,113 +1,25 @@
 package e2e_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
-	"time"
 
 	"muster/internal/protocol"
+	"muster/tests/programs"
 )
 
-// patience bounds every wait; nothing waits for it to pass.
-const patience = 60 * time.Second
-
-// bin is the folder of the programs that TestMain builds.
+// bin is the folder of the programs.
 var bin string
 
-func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
-
-func buildAndRun(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "muster-e2e-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	bin = dir
-	_, here, _, _ := runtime.Caller(0)
-	build := exec.Command("go", "build", "-o", dir+string(os.PathSeparator), "./broker", "./dispatcher", "./edge-agent")
-	build.Dir = filepath.Join(filepath.Dir(here), "..", "..")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "cannot build the programs: %v\n%s", err, out)
-		return 1
-	}
-	return m.Run()
-}
-
-// process is one running program whose output is kept for a failing test.
-type process struct {
-	t    *testing.T
-	name string
-	cmd  *exec.Cmd
-	done chan struct{}
-
-	mu  sync.Mutex
-	out bytes.Buffer
-}
-
-func (p *process) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.out.Write(b)
-}
-
-func (p *process) output() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.out.String()
-}
-
-// launch starts a program; it is killed at the end of the test at the latest.
-func launch(t *testing.T, name string, args ...string) *process {
-	t.Helper()
-	p := &process{t: t, name: filepath.Base(name), done: make(chan struct{})}
-	p.cmd = exec.Command(name, args...)
-	p.cmd.Stdout, p.cmd.Stderr = p, p
-	if err := p.cmd.Start(); err != nil {
-		t.Fatalf("cannot start %s: %v", name, err)
-	}
-	go func() {
-		_ = p.cmd.Wait() // its way of ending is the test's to judge
-		close(p.done)
-	}()
-	t.Cleanup(func() {
-		p.kill()
-		if t.Failed() {
-			t.Logf("--- %s %s\n%s", p.name, strings.Join(args, " "), p.output())
-		}
-	})
-	return p
-}
-
-// kill is kill -9.
-func (p *process) kill() {
-	_ = p.cmd.Process.Kill() // it may have ended already
-	<-p.done
-}
-
-// terminate is SIGTERM; the program must end by itself.
-func (p *process) terminate() {
-	p.t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		p.t.Fatal(err)
-	}
-	select {
-	case <-p.done:
-	case <-time.After(patience):
-		p.t.Fatalf("%s does not end on SIGTERM", p.name)
-	}
+func TestMain(m *testing.M) {
+	os.Exit(programs.BuildAndRun(m, func(folder string) { bin = folder }))
 }
 
 // site is one headquarters with its folder, and the address of its broker.
@@ -116,7 +28,7 @@ type site struct {
 	dir    string
 	addr   string
 	config string
-	hq     *process
+	hq     *programs.Process
 }
 
 // newSite writes the configuration of a headquarters with the embedded broker,
@@ -126,7 +38,7 @@ func newSite(t *testing.T, stores []string, external string) *site {
 	s := &site{t: t, dir: t.TempDir(), addr: external}
 	transport := "mqtt"
 	if external == "" {
-		s.addr, transport = freeAddr(t), "embedded"
+		s.addr, transport = programs.FreeAddr(t), "embedded"
 	}
 	register := "store_id,name,time_zone,labels\n"
 	for _, id := range stores {
@@ -187,31 +99,19 @@ func (s *site) write(name, text string) string {
 // serve starts headquarters and waits until it says that it is ready.
 func (s *site) serve() {
 	s.t.Helper()
-	s.hq = launch(s.t, filepath.Join(bin, "dispatcher"), "serve", "--config", s.config)
-	s.hq.awaitOutput("headquarters is ready")
-}
-
-func (p *process) awaitOutput(text string) {
-	p.t.Helper()
-	eventually(p.t, p.name+" saying "+text, func() bool {
-		select {
-		case <-p.done:
-			p.t.Fatalf("%s ended:\n%s", p.name, p.output())
-		default:
-		}
-		return strings.Contains(p.output(), text)
-	})
+	s.hq = programs.Launch(s.t, filepath.Join(bin, "dispatcher"), "serve", "--config", s.config)
+	s.hq.AwaitOutput("headquarters is ready")
 }
 
 // agent starts the agent of a store's terminal pos1. extra is added to its
 // configuration.
-func (s *site) agent(store, extra string) *process {
+func (s *site) agent(store, extra string) *programs.Process {
 	s.t.Helper()
 	return s.agentWith(store, fmt.Sprintf("broker: {url: \"mqtt://%s\"}\n", s.addr)+extra)
 }
 
 // agentWith is agent, with the way to the broker in the settings.
-func (s *site) agentWith(store, settings string) *process {
+func (s *site) agentWith(store, settings string) *programs.Process {
 	s.t.Helper()
 	config := s.write("agents/"+store+"/edge-agent.yaml", fmt.Sprintf(`store: %q
 terminal: pos1
@@ -219,7 +119,7 @@ time_zone: Asia/Shanghai
 work_folder: work
 log: {level: debug, format: text}
 %s`, store, settings))
-	return launch(s.t, filepath.Join(bin, "edge-agent"), "-config", config)
+	return programs.Launch(s.t, filepath.Join(bin, "edge-agent"), "-config", config)
 }
 
 // mosquitto runs one of the stock tools to its end and returns what it printed.
@@ -233,7 +133,7 @@ func (s *site) mosquitto(tool string, args ...string) string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), programs.Patience)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, path, append([]string{"-h", host, "-p", port, "-V", "5"}, args...)...).CombinedOutput()
 	if err != nil {
@@ -258,7 +158,7 @@ func (s *site) report(runID string, revision int) (protocol.Report, string) {
 	s.t.Helper()
 	pattern := filepath.Join(s.dir, "reports", "*", "*", fmt.Sprintf("*_%s_r%d_manifest.json", runID, revision))
 	var manifests []string
-	eventually(s.t, fmt.Sprintf("revision %d of run %s", revision, runID), func() bool {
+	programs.Eventually(s.t, fmt.Sprintf("revision %d of run %s", revision, runID), func() bool {
 		manifests, _ = filepath.Glob(pattern)
 		return len(manifests) == 1
 	})
@@ -272,28 +172,4 @@ func (s *site) report(runID string, revision int) (protocol.Report, string) {
 		s.t.Fatal(err)
 	}
 	return report, path
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(patience)
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("%s did not come about", what)
-		}
-	}
 }

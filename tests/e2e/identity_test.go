@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"muster/internal/protocol"
+	"muster/tests/programs"
 )
 
 // secrets are the passwords of everybody in the users file of these tests.
@@ -67,7 +68,7 @@ func (s *site) stock(tool string, args ...string) (string, error) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), programs.Patience)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, path, append([]string{"-h", host, "-p", port, "-V", "5"}, args...)...).CombinedOutput()
 	return string(out), err
@@ -104,7 +105,7 @@ func TestEverybodyLogsInAndActsAsThemselvesAlone(t *testing.T) {
 			users := s.users()
 			broker := fmt.Sprintf("broker:\n  listeners: {tcp: {address: %q}}\n  anonymous: false\n  users_file: %q\n", s.addr, users)
 			if apart {
-				launch(t, filepath.Join(bin, "broker"), "-config", s.write("broker.yaml", broker)).awaitOutput("broker listens")
+				programs.Launch(t, filepath.Join(bin, "broker"), "-config", s.write("broker.yaml", broker)).AwaitOutput("broker listens")
 				broker = fmt.Sprintf("transport: mqtt\nmqtt: {url: \"mqtt://%s\", user: dispatcher, password_file: secrets/dispatcher}\n", s.addr)
 			}
 			s.config = s.write("dispatcher.yaml", "data_folder: data\nreports_folder: reports\nstores_file: stores.csv\njobs_folder: jobs\n"+broker)
@@ -137,7 +138,7 @@ func TestEverybodyLogsInAndActsAsThemselvesAlone(t *testing.T) {
 				t.Errorf("reports %v: somebody asked for another", manifests)
 			}
 			for name, secret := range pass {
-				if strings.Contains(s.hq.output(), secret) {
+				if strings.Contains(s.hq.Output(), secret) {
 					t.Errorf("the log holds the password of %s", name)
 				}
 			}
@@ -209,7 +210,7 @@ func TestEveryListenerServesTerminalsAndTechnicians(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, []string{"A", "B"}, "")
-			web := freeAddr(t)
+			web := programs.FreeAddr(t)
 			cert, key := s.certificate()
 			ws := fmt.Sprintf("{address: %q}", web)
 			if secure {

@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"muster/internal/protocol"
 	"muster/internal/task"
+	"muster/tests/programs"
 )
 
 // brokers names every way to a broker and how to start it; "" is the embedded
@@ -27,13 +27,13 @@ func brokers() map[string]func(t *testing.T) string {
 
 func standAlone(t *testing.T) string {
 	t.Helper()
-	addr := freeAddr(t)
+	addr := programs.FreeAddr(t)
 	config := filepath.Join(t.TempDir(), "broker.yaml")
 	text := fmt.Sprintf("broker:\n  listeners: {tcp: {address: %q}}\n  anonymous: true\n", addr)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	launch(t, filepath.Join(bin, "broker"), "-config", config).awaitOutput("broker listens")
+	programs.Launch(t, filepath.Join(bin, "broker"), "-config", config).AwaitOutput("broker listens")
 	return addr
 }
 
@@ -46,14 +46,14 @@ func mosquitto(t *testing.T) string {
 			t.Skip("mosquitto is not installed")
 		}
 	}
-	addr := freeAddr(t)
+	addr := programs.FreeAddr(t)
 	_, port, _ := strings.Cut(addr, ":")
 	config := filepath.Join(t.TempDir(), "mosquitto.conf")
 	text := fmt.Sprintf("listener %s 127.0.0.1\nallow_anonymous true\nmax_inflight_messages 0\nmax_queued_messages 0\n", port)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	launch(t, path, "-c", config).awaitOutput("running")
+	programs.Launch(t, path, "-c", config).AwaitOutput("running")
 	return addr
 }
 
@@ -165,8 +165,8 @@ func TestResultSurvivesDispatcherKill(t *testing.T) {
 			if !reply.OK {
 				t.Fatalf("reply %+v", reply)
 			}
-			eventually(t, "the execution", func() bool { return len(lines(t, markers)) == 1 })
-			s.hq.kill()
+			programs.Eventually(t, "the execution", func() bool { return len(lines(t, markers)) == 1 })
+			s.hq.Kill()
 			touch(t, gate) // the work ends while headquarters is away
 			s.serve()
 			report, _ := s.report(reply.RunID, 1)
@@ -187,8 +187,8 @@ func TestAgentKilledMidExecutionNeverRepeatsAnAttempt(t *testing.T) {
 	settings, markers, gate := markingExecutor(s, "A")
 	agent := s.agent("A", settings)
 	reply := s.ask("run", `{"job":"probe","stores":"all"}`)
-	eventually(t, "the execution", func() bool { return len(lines(t, markers)) == 1 })
-	agent.kill()
+	programs.Eventually(t, "the execution", func() bool { return len(lines(t, markers)) == 1 })
+	agent.Kill()
 	touch(t, gate)
 	s.agent("A", settings)
 	report, _ := s.report(reply.RunID, 1)
@@ -207,7 +207,7 @@ func TestRetainedTriggerMakesOneRunAtMost(t *testing.T) {
 	s.serve()
 	s.mosquitto("pub", "-u", "wang", "-q", "1", "-r", "-t", "muster/v1/req/wang/run", "-m", `{"job":"probe","stores":"all","barrierSeconds":1}`)
 	for range 2 {
-		s.hq.terminate()
+		s.hq.Terminate()
 		s.serve()
 	}
 	reply := s.ask("run", `{"job":"probe","stores":"all","barrierSeconds":1}`)
@@ -222,13 +222,8 @@ func TestSecondDispatcherOnOneDatabaseIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, []string{"A"}, "")
 	s.serve()
-	second := launch(t, filepath.Join(bin, "dispatcher"), "serve", "--config", s.config)
-	select {
-	case <-second.done:
-	case <-time.After(patience):
-		t.Fatal("the second dispatcher runs")
-	}
-	if want := fmt.Sprintf("process %d", s.hq.cmd.Process.Pid); second.cmd.ProcessState.Success() || !strings.Contains(second.output(), want) {
-		t.Errorf("exit %v, said %q, want the holder's %q", second.cmd.ProcessState, second.output(), want)
+	second := programs.Launch(t, filepath.Join(bin, "dispatcher"), "serve", "--config", s.config)
+	if want := fmt.Sprintf("process %d", s.hq.PID()); second.ExitCode() == 0 || !strings.Contains(second.Output(), want) {
+		t.Errorf("exit %d, said %q, want the holder's %q", second.ExitCode(), second.Output(), want)
 	}
 }

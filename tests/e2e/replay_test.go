@@ -10,6 +10,7 @@ import (
 
 	"muster/internal/protocol"
 	"muster/tests/fleet"
+	"muster/tests/programs"
 )
 
 // tap is a connection that sees every offer and every message of a terminal,
@@ -55,7 +56,7 @@ func (w *tap) receive(m fleet.Message) {
 func (w *tap) taken(n int) []fleet.Message {
 	w.s.t.Helper()
 	var all []fleet.Message
-	eventually(w.s.t, fmt.Sprintf("%d offers", n), func() bool {
+	programs.Eventually(w.s.t, fmt.Sprintf("%d offers", n), func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if len(w.offers) < n {
@@ -105,13 +106,13 @@ func TestQueuedAndRetainedCopiesAreOneExecution(t *testing.T) {
 			settings, markers, gate := markingExecutor(s, "A")
 			agent := s.agent("A", settings)
 			copies()
-			eventually(t, "the execution", func() bool { return len(lines(t, markers)) == 1 })
+			programs.Eventually(t, "the execution", func() bool { return len(lines(t, markers)) == 1 })
 			copies()
 			touch(t, gate)
 			copies()
 			report, _ := s.report(reply.RunID, 1)
 			copies() // the retained one among them now lies about a settled task
-			agent.kill()
+			agent.Kill()
 			s.agent("A", settings)
 			copies()
 			s.sentinel()
@@ -190,7 +191,7 @@ func TestOfferCancelAndSecondOfferInAnyOrderEndTheSame(t *testing.T) {
 				next++
 			})
 			s.sentinel()
-			agent.kill() // what it kept must not come alive either
+			agent.Kill() // what it kept must not come alive either
 			s.agent("A", settings)
 			s.sentinel()
 			if got := lines(t, markers); len(got) != 3 {
@@ -245,11 +246,11 @@ func TestResultSurvivesAgentAndDispatcherKill(t *testing.T) {
 			settings, markers, gate := markingExecutor(s, "A")
 			agent := s.agent("A", settings)
 			reply := s.ask("run", `{"job":"probe","stores":"all"}`)
-			eventually(t, "the execution", func() bool { return len(lines(t, markers)) == 1 })
-			s.hq.kill()
+			programs.Eventually(t, "the execution", func() bool { return len(lines(t, markers)) == 1 })
+			s.hq.Kill()
 			touch(t, gate)
-			eventually(t, "the answer on disk", func() bool { return s.answers("A") == 1 })
-			agent.kill()
+			programs.Eventually(t, "the answer on disk", func() bool { return s.answers("A") == 1 })
+			agent.Kill()
 			s.serve()
 			s.agent("A", settings)
 			report, _ := s.report(reply.RunID, 1)
@@ -259,7 +260,7 @@ func TestResultSurvivesAgentAndDispatcherKill(t *testing.T) {
 			if got := lines(t, markers); len(got) != 1 {
 				t.Errorf("executed %v", got)
 			}
-			eventually(t, "the empty outbox", func() bool { return s.answers("A") == 0 })
+			programs.Eventually(t, "the empty outbox", func() bool { return s.answers("A") == 0 })
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"muster/internal/protocol"
 	"muster/internal/task"
+	"muster/tests/programs"
 )
 
 // TestKilledAgentIsSoonOfflineOverAnExternalBroker: kill -9 resets the
@@ -22,7 +23,7 @@ func TestKilledAgentIsSoonOfflineOverAnExternalBroker(t *testing.T) {
 			broker.start()
 			s := newSite(t, trio, broker.addr)
 			s.serve()
-			agents := map[string]*process{}
+			agents := map[string]*programs.Process{}
 			for _, store := range trio {
 				agents[store] = s.agent(store, quickProbe(s))
 			}
@@ -35,11 +36,11 @@ func TestKilledAgentIsSoonOfflineOverAnExternalBroker(t *testing.T) {
 				}
 				return reply.State.Online
 			}
-			eventually(t, "three terminals online", func() bool { return online() == len(trio) })
+			programs.Eventually(t, "three terminals online", func() bool { return online() == len(trio) })
 
-			agents["B"].kill()
+			agents["B"].Kill()
 			killed := time.Now()
-			eventually(t, "the killed terminal offline", func() bool { return online() == len(trio)-1 })
+			programs.Eventually(t, "the killed terminal offline", func() bool { return online() == len(trio)-1 })
 			if took := time.Since(killed); took > most[name] {
 				t.Errorf("offline after %v", took)
 			}
@@ -55,7 +56,7 @@ func TestKilledAgentIsSoonOfflineOverAnExternalBroker(t *testing.T) {
 			}
 
 			s.agent("B", quickProbe(s))
-			eventually(t, "three terminals online again", func() bool { return online() == len(trio) })
+			programs.Eventually(t, "three terminals online again", func() bool { return online() == len(trio) })
 		})
 	}
 }
@@ -63,7 +64,7 @@ func TestKilledAgentIsSoonOfflineOverAnExternalBroker(t *testing.T) {
 // askPatiently asks again when headquarters has heard too much.
 func (s *site) askPatiently(verb, payload string) (reply protocol.Reply) {
 	s.t.Helper()
-	eventually(s.t, "a reply to "+verb, func() bool {
+	programs.Eventually(s.t, "a reply to "+verb, func() bool {
 		reply = s.ask(verb, payload)
 		return reply.Code != protocol.CodeRateLimited
 	})

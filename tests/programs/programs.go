@@ -1,0 +1,162 @@
+// Package programs builds Muster's programs and runs them as processes, for
+// tests that look at them from outside.
+//
+// It knows no message and no configuration.
+package programs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Patience bounds every wait; nothing waits for it to pass.
+const Patience = 60 * time.Second
+
+// BuildAndRun builds broker, dispatcher and edge-agent into a new folder, tells
+// use where that is, runs the tests and returns the exit code for TestMain.
+func BuildAndRun(m *testing.M, use func(folder string)) int {
+	dir, err := os.MkdirTemp("", "muster-programs-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	_, here, _, _ := runtime.Caller(0)
+	build := exec.Command("go", "build", "-o", dir+string(os.PathSeparator), "./broker", "./dispatcher", "./edge-agent")
+	build.Dir = filepath.Join(filepath.Dir(here), "..", "..")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "cannot build the programs: %v\n%s", err, out)
+		return 1
+	}
+	use(dir)
+	return m.Run()
+}
+
+// Process is one running program whose output is kept for a failing test.
+type Process struct {
+	t    *testing.T
+	name string
+	cmd  *exec.Cmd
+	done chan struct{}
+
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+// Launch starts a program; it is killed at the end of the test at the latest.
+func Launch(t *testing.T, name string, args ...string) *Process {
+	t.Helper()
+	p := &Process{t: t, name: filepath.Base(name), done: make(chan struct{})}
+	p.cmd = exec.Command(name, args...)
+	p.cmd.Stdout, p.cmd.Stderr = p, p
+	if err := p.cmd.Start(); err != nil {
+		t.Fatalf("cannot start %s: %v", name, err)
+	}
+	go func() {
+		_ = p.cmd.Wait() // its way of ending is the test's to judge
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		p.Kill()
+		if t.Failed() {
+			t.Logf("--- %s %s\n%s", p.name, strings.Join(args, " "), p.Output())
+		}
+	})
+	return p
+}
+
+// Write takes the program's output in.
+func (p *Process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.Write(b)
+}
+
+// Output is what the program said so far.
+func (p *Process) Output() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.String()
+}
+
+// PID names the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Done is closed when the program has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// ExitCode waits for the program's end and returns its code.
+func (p *Process) ExitCode() int {
+	p.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(Patience):
+		p.t.Fatalf("%s does not end", p.name)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// Kill is kill -9.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill() // it may have ended already
+	<-p.done
+}
+
+// Terminate is SIGTERM; the program must end by itself.
+func (p *Process) Terminate() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		p.t.Fatal(err)
+	}
+	p.ExitCode()
+}
+
+// AwaitOutput waits until the program has said text.
+func (p *Process) AwaitOutput(text string) {
+	p.t.Helper()
+	Eventually(p.t, p.name+" saying "+text, func() bool {
+		select {
+		case <-p.done:
+			p.t.Fatalf("%s ended:\n%s", p.name, p.Output())
+		default:
+		}
+		return strings.Contains(p.Output(), text)
+	})
+}
+
+// FreeAddr is a loopback address on which nobody listens now.
+func FreeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// Eventually waits until holds is true; what names it in a failure.
+func Eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(Patience)
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("%s did not come about", what)
+		}
+	}
+}
