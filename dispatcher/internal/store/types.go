@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"muster/dispatcher/internal/job"
-	"muster/dispatcher/internal/store/internal/audit"
 	"muster/dispatcher/internal/store/internal/gatehouse"
 	"muster/dispatcher/internal/store/internal/ledger"
 	"muster/dispatcher/internal/store/internal/roster"
@@ -244,12 +243,6 @@ const (
 	ApprovalExpired  = gatehouse.StateExpired
 	ApprovalVoid     = gatehouse.StateVoid
 )
-
-// AuditEntry is one line of the audit.
-type AuditEntry = audit.Entry
-
-// AuditHead is where the audit's chain ends.
-type AuditHead = audit.Head
 
 // Candidate is one target as it stands in a snapshot, ready to be judged.
 type Candidate struct {

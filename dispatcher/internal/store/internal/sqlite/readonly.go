@@ -1,0 +1,72 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+
+	driver "modernc.org/sqlite"
+	codes "modernc.org/sqlite/lib"
+)
+
+// Look opens the file for reading only, beside whoever holds it or a copy that
+// nobody holds, and calls read at one moment. It takes no lock of ours, changes
+// no row, and refuses a file of another program, or one whose schema version is
+// below atLeast.
+func Look(ctx context.Context, path string, applicationID int32, atLeast int64, read func(Querier) error) error {
+	resolved, err := resolve(path)
+	if err == nil {
+		_, err = os.Stat(resolved) // SQLite's own word says only that it cannot
+	}
+	if err == nil {
+		err = look(ctx, resolved, url.Values{"mode": {"ro"}}, applicationID, atLeast, read)
+	}
+	var sqliteErr *driver.Error
+	if errors.As(err, &sqliteErr) && sqliteErr.Code()&0xff == codes.SQLITE_CANTOPEN && settled(resolved) {
+		// On a medium that nobody can write, SQLite cannot make the files that
+		// readers share; nobody can change the file there either.
+		err = look(ctx, resolved, url.Values{"mode": {"ro"}, "immutable": {"1"}}, applicationID, atLeast, read)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read database %s: %w", path, damaged(err, path))
+	}
+	return nil
+}
+
+// settled reports whether there is no log beside the file that holds more than
+// it.
+func settled(path string) bool {
+	info, err := os.Stat(path + "-wal")
+	return errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0
+}
+
+func look(ctx context.Context, path string, query url.Values, applicationID int32, atLeast int64, read func(Querier) error) (err error) {
+	query["_pragma"] = []string{"busy_timeout(5000)", "query_only(1)"}
+	db, err := sql.Open("sqlite", address(path, query))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	var id, version int64
+	for text, into := range map[string]*int64{"PRAGMA application_id": &id, "PRAGMA user_version": &version} {
+		if err := tx.QueryRowContext(ctx, text).Scan(into); err != nil {
+			return err
+		}
+	}
+	if id != int64(applicationID) {
+		return fmt.Errorf("it is a database of another program (application id %d)", id)
+	}
+	if version < atLeast {
+		return fmt.Errorf("it has schema version %d, and version %d is needed; start the dispatcher once to bring it up to date", version, atLeast)
+	}
+	return read(tx)
+}
