@@ -45,7 +45,12 @@ func peerOf(cl *mqtt.Client) *peer {
 // whatever the library did.
 func (s *Server) handle(c *guard.Conn, establish func(net.Conn) error) {
 	p := &peer{Conn: c, session: s.nextSession()}
-	panicked, err := recovered(func() error { return establish(p) })
+	panicked, err := recovered(func() error {
+		if err := c.Await(); err != nil {
+			return err
+		}
+		return establish(p)
+	})
 	if panicked {
 		s.log.Error("a connection's goroutine panicked", "error", err, "remote", c.RemoteAddr().String())
 	}
