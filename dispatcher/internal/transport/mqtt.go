@@ -135,7 +135,7 @@ func (m *MQTT) Publish(ctx context.Context, out Outbound) error {
 	if conn == nil {
 		return errors.New("the link to the broker is not started")
 	}
-	props := &paho.PublishProperties{CorrelationData: out.CorrelationData, ContentType: "application/json"}
+	props := &paho.PublishProperties{CorrelationData: out.CorrelationData, ContentType: "application/json", User: userProperties(out.Signature)}
 	if out.Expiry > 0 {
 		seconds := uint32(max(1, out.Expiry/time.Second))
 		props.MessageExpiry = &seconds
@@ -251,7 +251,7 @@ func (m *MQTT) enqueue(run context.Context, pr paho.PublishReceived) error {
 		},
 	}
 	if p := pr.Packet.Properties; p != nil {
-		d.in.ResponseTopic, d.in.CorrelationData = p.ResponseTopic, p.CorrelationData
+		d.in.ResponseTopic, d.in.CorrelationData, d.in.Signature = p.ResponseTopic, p.CorrelationData, signatureOf(p.User)
 	}
 	select {
 	case m.queues[maphash.String(m.seed, pr.Packet.Topic)%mqttWorkers] <- d:

@@ -10,6 +10,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"muster/internal/protocol"
+	"muster/internal/trust"
 )
 
 // Publisher is the sending half of a Link.
@@ -26,6 +27,7 @@ type Sender struct {
 	topics protocol.Topics
 	now    func() time.Time
 	seq    *atomic.Int64
+	signer func() *trust.Signer // nil: nothing is signed
 }
 
 // NewSender returns a sender over out. Its numbers start at the clock's
@@ -40,7 +42,15 @@ func NewSender(out Publisher, topics protocol.Topics, now func() time.Time) *Sen
 // Through returns a sender over another way out, such as a Queue. Its numbers
 // are the same series: to a receiver headquarters is one.
 func (s *Sender) Through(out Publisher) *Sender {
-	return &Sender{out: out, topics: s.topics, now: s.now, seq: s.seq}
+	return &Sender{out: out, topics: s.topics, now: s.now, seq: s.seq, signer: s.signer}
+}
+
+// Signing returns a sender that signs offers and orders, what terminals act on,
+// with the key that signer names at that moment. With a nil signer nothing is
+// signed. Its numbers are the same series. signer is called from many
+// goroutines.
+func (s *Sender) Signing(signer func() *trust.Signer) *Sender {
+	return &Sender{out: s.out, topics: s.topics, now: s.now, seq: s.seq, signer: signer}
 }
 
 // Options says how a message is to be published. The zero value is a message
@@ -77,11 +87,24 @@ func (s *Sender) JSON(ctx context.Context, topic string, v any, opts Options) er
 		return fmt.Errorf("cannot publish on %s: %w", topic, err)
 	}
 	out := Outbound{Topic: topic, Payload: payload, Retain: opts.Retain, Expiry: opts.Expiry,
-		CorrelationData: opts.CorrelationData}
+		CorrelationData: opts.CorrelationData, Signature: s.sign(topic, payload)}
 	if err := s.out.Publish(ctx, out); err != nil {
 		return fmt.Errorf("cannot publish on %s: %w", topic, err)
 	}
 	return nil
+}
+
+// sign signs what starts or stops work at a terminal. What people and tools
+// read starts nothing, and a withdrawal has nothing to sign: whoever could
+// forge one could as well keep the offer back.
+func (s *Sender) sign(topic string, payload []byte) trust.Signature {
+	if s.signer == nil {
+		return trust.Signature{}
+	}
+	if a, ok := s.topics.Parse(topic); !ok || (a.Kind != protocol.KindOffer && a.Kind != protocol.KindOrders) {
+		return trust.Signature{}
+	}
+	return s.signer().Sign(topic, payload)
 }
 
 // Clear withdraws what is retained on topic.

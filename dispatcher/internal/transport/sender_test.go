@@ -1,7 +1,9 @@
 package transport_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"sync"
 	"testing"
@@ -10,6 +12,7 @@ import (
 
 	"muster/dispatcher/internal/transport"
 	"muster/internal/protocol"
+	"muster/internal/trust"
 )
 
 type recorder struct {
@@ -115,5 +118,69 @@ func TestSenderNamesTheTopicOfAFailure(t *testing.T) {
 	err := newSender(t, r).Order(t.Context(), "S1", "pos-1", protocol.Order{})
 	if !errors.Is(err, down) || err.Error() != "cannot publish on muster/v1/stores/S1/terminals/pos-1/orders: link is down" {
 		t.Errorf("got %v", err)
+	}
+}
+
+func key(seed byte) *trust.Signer {
+	return trust.NewSigner(ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize)))
+}
+
+// TestWhatStartsWorkIsSigned: offers and orders bear the signature of the key
+// that signs at that moment, over exactly the topic and bytes that travel;
+// whatever starts nothing bears none.
+func TestWhatStartsWorkIsSigned(t *testing.T) {
+	r, queued := &recorder{}, &recorder{}
+	current := key(1)
+	s := newSender(t, r).Signing(func() *trust.Signer { return current })
+	ctx, topics := t.Context(), s.Topics()
+	publish := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(s.JSON(ctx, topics.Offer("S1", "t1"), protocol.Offer{Meta: s.Meta()}, transport.Options{Retain: true}))
+	current = key(2) // the keys were rotated
+	publish(s.Through(queued).Order(ctx, "S1", "pos-1", protocol.Order{Order: protocol.OrderGrant}))
+	publish(s.ClearOffer(ctx, "S1", "t1"))
+	publish(s.JSON(ctx, topics.Info(), protocol.Info{}, transport.Options{}))
+	publish(s.JSON(ctx, topics.Trust(), trust.Sealed{Document: `{"version":1}`}, transport.Options{Retain: true}))
+	publish(s.JSON(ctx, topics.LastReply("wang"), protocol.Reply{}, transport.Options{}))
+	publish(s.Text(ctx, topics.Run("r", protocol.RunText), "done"))
+	for i, signed := range []transport.Outbound{r.out[0], queued.out[0]} {
+		public, other := publicKey(byte(i+1)), publicKey(byte(2-i))
+		if err := signed.Signature.Verify(public, signed.Topic, signed.Payload); err != nil || signed.Signature.KeyID != trust.KeyID(public) {
+			t.Errorf("%s: %v, key %q", signed.Topic, err, signed.Signature.KeyID)
+		}
+		if signed.Signature.Verify(other, signed.Topic, signed.Payload) == nil {
+			t.Errorf("%s is signed with the other key", signed.Topic)
+		}
+	}
+	if len(r.out) != 6 {
+		t.Fatalf("published %d messages", len(r.out))
+	}
+	for _, plain := range r.out[1:] {
+		if !plain.Signature.IsZero() {
+			t.Errorf("%s is signed", plain.Topic)
+		}
+	}
+}
+
+func publicKey(seed byte) ed25519.PublicKey {
+	public, _ := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize)).Public().(ed25519.PublicKey)
+	return public
+}
+
+func TestNothingIsSignedWithoutIdentity(t *testing.T) {
+	r := &recorder{}
+	for _, s := range []*transport.Sender{newSender(t, r), newSender(t, r).Signing(nil)} {
+		if err := s.Order(t.Context(), "S1", "pos-1", protocol.Order{Order: protocol.OrderSend}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, out := range r.out {
+		if !out.Signature.IsZero() {
+			t.Errorf("signed: %+v", out.Signature)
+		}
 	}
 }
