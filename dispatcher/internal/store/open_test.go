@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	switch mode := os.Getenv(childMode); mode {
 	case "":
 		os.Exit(m.Run())
-	case "hold", "create":
+	case "hold", "create", "audit":
 		if err := child(mode, os.Getenv(childFile)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -38,8 +38,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// child holds the file until its input ends, or creates run after run until it
-// is killed. It writes a line for each thing that it was told is done.
+// child holds the file until its input ends, or creates run after run, or adds
+// audit entries from many sides, until it is killed. It writes a line for each thing that it was told is done.
 func child(mode, path string) error {
 	s, err := store.Open(context.Background(), store.Options{Path: path})
 	if err != nil {
@@ -49,6 +49,9 @@ func child(mode, path string) error {
 	if mode == "hold" {
 		_, err := io.Copy(io.Discard, os.Stdin)
 		return err
+	}
+	if mode == "audit" {
+		return keepAuditing(s)
 	}
 	for i := 0; ; i++ {
 		run := newRun(fmt.Sprintf("R%d", i))
