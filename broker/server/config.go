@@ -18,7 +18,10 @@ type Config struct {
 	// is for development: every listener must be bound to a loopback address.
 	Anonymous bool   `yaml:"anonymous"`
 	UsersFile string `yaml:"users_file"` // required unless Anonymous, refused with it
-	Limits    Limits `yaml:"limits"`
+	// AllowPlaintext lets a listener without TLS serve other machines, which is
+	// refused otherwise: passwords and messages can be read on the way.
+	AllowPlaintext bool   `yaml:"allow_plaintext"`
+	Limits         Limits `yaml:"limits"`
 }
 
 // Listeners are the ways in. One with an empty address is off.
@@ -35,6 +38,13 @@ type ListenerConfig struct {
 	KeyFile  string `yaml:"key_file"`
 	// MinTLS is "1.3" (also when empty) or "1.2".
 	MinTLS string `yaml:"min_tls"`
+	// ClientCAFile holds the authorities, PEM, whose certificates are believed.
+	// Set on any listener, a terminal gets in by its certificate alone, on
+	// whichever listener; users may come without one.
+	ClientCAFile string `yaml:"client_ca_file"`
+	// CRLFile lists the certificates that are revoked: an X.509 list in PEM or
+	// DER, signed by one of those authorities. It is read again when it changes.
+	CRLFile string `yaml:"crl_file"`
 }
 
 // Limits protect the broker from its clients. Zero means the default named.
@@ -54,19 +64,30 @@ type Limits struct {
 	MaxConnections int `yaml:"max_connections"`
 	// MaxConnectionsPerAddress, loopback apart: 512.
 	MaxConnectionsPerAddress int `yaml:"max_connections_per_address"`
+	// MinKeepalive is the shortest silence that ends a connection, 15 s, or
+	// MaxKeepalive when that is shorter. A client of version 5 is told it.
+	MinKeepalive time.Duration `yaml:"min_keepalive"`
 	// MaxKeepalive is the longest silence a client may announce: 5 min. A client
 	// of version 5 is told it; an older one with none at all is left to TCP.
 	MaxKeepalive time.Duration `yaml:"max_keepalive"`
 	// SessionExpiry bounds how long a session outlives its connection: 24 h. A
 	// terminal under managed presence has none.
 	SessionExpiry time.Duration `yaml:"session_expiry"`
+	// FlappingConnects is how often one client id of one identity may connect
+	// within FlappingWindow, 15 within a minute, before it is banned for
+	// FlappingBan, 5 min: two agents with one identity push each other out.
+	FlappingConnects int           `yaml:"flapping_connects"`
+	FlappingWindow   time.Duration `yaml:"flapping_window"`
+	FlappingBan      time.Duration `yaml:"flapping_ban"`
 }
 
-// DefaultConfig listens on 127.0.0.1:1883 and has every limit filled in. It
-// names no users, so New refuses it until it has a users file or is anonymous.
+// DefaultConfig listens on 127.0.0.1:1883 and has every limit filled in but
+// MinKeepalive, which follows MaxKeepalive. It names no users, so New refuses it until it has a users file or is anonymous.
 func DefaultConfig() Config {
 	c := Config{Listeners: Listeners{TCP: ListenerConfig{Address: "127.0.0.1:1883"}}}
-	return c.withDefaults()
+	c = c.withDefaults()
+	c.Limits.MinKeepalive = 0
+	return c
 }
 
 func (c Config) withDefaults() Config {
@@ -82,17 +103,22 @@ func (c Config) withDefaults() Config {
 	fill(&l.MaxConnections, 20_000)
 	fill(&l.MaxConnectionsPerAddress, 512)
 	fill(&l.MaxKeepalive, 5*time.Minute)
+	fill(&l.MinKeepalive, min(15*time.Second, l.MaxKeepalive))
 	fill(&l.SessionExpiry, 24*time.Hour)
+	fill(&l.FlappingConnects, 15)
+	fill(&l.FlappingWindow, time.Minute)
+	fill(&l.FlappingBan, 5*time.Minute)
 	return c
 }
 
 // Files returns where the names of files stand, for a program that resolves
 // them against the folder of its configuration file. Empty ones are not used.
 func (c *Config) Files() []*string {
+	tls, ws := &c.Listeners.TLS, &c.Listeners.WS
 	return []*string{
 		&c.UsersFile,
-		&c.Listeners.TLS.CertFile, &c.Listeners.TLS.KeyFile,
-		&c.Listeners.WS.CertFile, &c.Listeners.WS.KeyFile,
+		&tls.CertFile, &tls.KeyFile, &tls.ClientCAFile, &tls.CRLFile,
+		&ws.CertFile, &ws.KeyFile, &ws.ClientCAFile, &ws.CRLFile,
 	}
 }
 
@@ -119,7 +145,7 @@ func (c Config) Validate() error {
 	if !protocol.ValidRoot(c.TopicRoot) {
 		return &FieldError{"topic_root", fmt.Sprintf("%q is not a topic root such as %q", c.TopicRoot, protocol.DefaultRoot)}
 	}
-	if err := c.Listeners.validate(c.Anonymous); err != nil {
+	if err := c.Listeners.validate(c.Anonymous, c.AllowPlaintext); err != nil {
 		return err
 	}
 	switch {
@@ -131,9 +157,10 @@ func (c Config) Validate() error {
 	return c.Limits.validate()
 }
 
-func (l Listeners) validate(anonymous bool) error {
+func (l Listeners) validate(anonymous, plaintext bool) error {
 	on := 0
-	for name, one := range l.all() {
+	for _, name := range names() {
+		one := l.all()[name]
 		if one.Address == "" {
 			continue
 		}
@@ -149,12 +176,35 @@ func (l Listeners) validate(anonymous bool) error {
 		if err := one.validateTLS(name, key); err != nil {
 			return err
 		}
+		if one.open() && !plaintext {
+			return &FieldError{key + ".address", fmt.Sprintf("%q is not a loopback address, and without TLS passwords and messages "+
+				"can be read on the way: use listeners.tls, bind it to 127.0.0.1, or set allow_plaintext: true", one.Address)}
+		}
 	}
 	if on == 0 {
 		return &FieldError{"listeners", "none has an address"}
 	}
 	return nil
 }
+
+// open reports whether a listener serves other machines without TLS.
+func (c ListenerConfig) open() bool {
+	host, _, err := net.SplitHostPort(c.Address)
+	return err == nil && c.CertFile == "" && !loopback(host)
+}
+
+// checksCertificates reports whether any listener does.
+func (l Listeners) checksCertificates() bool {
+	for _, one := range l.all() {
+		if one.Address != "" && one.ClientCAFile != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// names are those of the listeners, in the order of their start.
+func names() []string { return []string{"tcp", "tls", "ws"} }
 
 func (l Listeners) all() map[string]ListenerConfig {
 	return map[string]ListenerConfig{"tcp": l.TCP, "tls": l.TLS, "ws": l.WS}
@@ -163,6 +213,10 @@ func (l Listeners) all() map[string]ListenerConfig {
 func (c ListenerConfig) validateTLS(name, key string) error {
 	has := c.CertFile != "" || c.KeyFile != ""
 	switch {
+	case c.CertFile == "" && c.ClientCAFile != "":
+		return &FieldError{key + ".client_ca_file", "a listener without cert_file and key_file checks no certificates: use listeners.tls"}
+	case c.CRLFile != "" && c.ClientCAFile == "":
+		return &FieldError{key + ".crl_file", "needs client_ca_file, whose authority signs the list"}
 	case name == "tcp" && has:
 		return &FieldError{key + ".cert_file", "a plain listener has no certificate: use listeners.tls"}
 	case (name == "tls" || has) && c.CertFile == "":
@@ -201,6 +255,7 @@ func (l Limits) validate() error {
 		{"writes_pending", l.WritesPending, 16, 65_536},
 		{"max_connections", l.MaxConnections, 1, 1_000_000},
 		{"max_connections_per_address", l.MaxConnectionsPerAddress, 1, 1_000_000},
+		{"flapping_connects", l.FlappingConnects, 1, 100_000},
 	} {
 		if f.value < f.low || f.value > f.hi {
 			return &FieldError{"limits." + f.key, fmt.Sprintf("%d is not between %d and %d", f.value, f.low, f.hi)}
@@ -213,7 +268,10 @@ func (l Limits) validate() error {
 		{"connect_deadline", l.ConnectDeadline, 100 * time.Millisecond, time.Minute},
 		{"write_deadline", l.WriteDeadline, 100 * time.Millisecond, 5 * time.Minute},
 		{"max_keepalive", l.MaxKeepalive, 5 * time.Second, 12 * time.Hour},
+		{"min_keepalive", l.MinKeepalive, time.Second, l.MaxKeepalive},
 		{"session_expiry", l.SessionExpiry, time.Second, 7 * 24 * time.Hour},
+		{"flapping_window", l.FlappingWindow, time.Second, time.Hour},
+		{"flapping_ban", l.FlappingBan, time.Second, 24 * time.Hour},
 	} {
 		if f.value < f.low || f.value > f.hi {
 			return &FieldError{"limits." + f.key, fmt.Sprintf("%v is not between %v and %v", f.value, f.low, f.hi)}

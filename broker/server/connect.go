@@ -9,6 +9,10 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 
 	"muster/broker/server/access"
+	"muster/broker/server/ban"
+	"muster/broker/server/guard"
+	"muster/broker/server/users"
+	"muster/internal/trust"
 )
 
 const (
@@ -33,11 +37,22 @@ func (s *Server) strip(p *peer, pk packets.Packet) packets.Packet {
 		pk.Properties.ReceiveMaximum = 0
 		pk.Properties.TopicAliasMaximum = 0
 	}
-	if _, _, terminal := terminalForm(string(pk.Connect.Username)); terminal && s.opts.ManagedPresence {
+	if s.opts.ManagedPresence && claimsTerminal(p, string(pk.Connect.Username)) {
 		pk.Properties.SessionExpiryInterval = 0
 		pk.Connect.Clean = true
 	}
 	return pk
+}
+
+// claimsTerminal reports whether a client, before it is admitted, says it is a
+// terminal: by its certificate or by its name.
+func claimsTerminal(p *peer, name string) bool {
+	if p.cert != nil {
+		holder, err := trust.HolderOf(p.cert)
+		return err == nil && holder.Terminal != ""
+	}
+	_, _, terminal := terminalForm(name)
+	return terminal
 }
 
 // admit decides about a CONNECT. Anything but CodeSuccess is sent to the client
@@ -47,16 +62,24 @@ func (s *Server) admit(p *peer, cl *mqtt.Client, pk packets.Packet) packets.Code
 	if pk.Properties.AuthenticationMethod != "" {
 		return packets.ErrBadAuthenticationMethod
 	}
+	if why := p.secure.fault(p.cert, time.Now()); why != "" {
+		return refused(packets.ErrNotAuthorized, why)
+	}
 	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.Limits.ConnectDeadline)
 	defer cancel()
-	id, code := s.door.identify(ctx, string(pk.Connect.Username), pk.Connect.Password)
+	id, code := s.door.identify(ctx, visitor{users.Attempt{
+		Name: string(pk.Connect.Username), Password: pk.Connect.Password, Address: guard.AddressOf(p).String(),
+	}, p.cert})
 	if code != packets.CodeSuccess {
 		return code
 	}
 	p.identity = id
 	cl.Properties.Username = []byte(id.Name)
 	if !clientIDFits(id, cl.ID) {
-		return packets.ErrClientIdentifierNotValid
+		return refused(packets.ErrClientIdentifierNotValid, "client identifier not valid: a terminal's is its user name, {store}/{terminal}, and no other looks like one")
+	}
+	if pk.Connect.ClientIdentifier != "" && s.flaps(id, cl.ID) {
+		return errFlapping
 	}
 	if code := s.admitWill(cl, id); code != packets.CodeSuccess {
 		return code
@@ -76,6 +99,17 @@ func clientIDFits(id access.Identity, clientID string) bool {
 	}
 	_, _, terminal := terminalForm(clientID)
 	return !terminal && len(clientID) <= maxClientID && !strings.HasPrefix(clientID, "$")
+}
+
+// flaps counts a connection of one client id of one identity, and reports
+// whether it is banned.
+func (s *Server) flaps(id access.Identity, clientID string) bool {
+	verdict := s.connects.Count(id.Name+"\x00"+clientID, time.Now())
+	if verdict == ban.BannedNow {
+		s.log.Warn("a client connects again and again and is banned for a while: are there two with one identity?",
+			"user", id.Name, "client_id", clientID, "ban", s.cfg.Limits.FlappingBan)
+	}
+	return verdict != ban.Free
 }
 
 // admitWill refuses a will where it may not be left: the library checks wills
@@ -98,17 +132,29 @@ func (s *Server) admitWill(cl *mqtt.Client, id access.Identity) packets.Code {
 	return packets.CodeSuccess
 }
 
-// limitKeepalive tells a client of version 5 the longest keep alive we allow.
-// An older client cannot be told, so it keeps its own as far as the library can
-// count; TCP's own keep alive finds its end when it is dead.
+// Codes whose refusals are logged where they begin, not each time.
+var (
+	errLocked   = refused(packets.ErrBanned, users.ErrLocked.Error())
+	errFlapping = refused(packets.ErrBanned, "this client id connects again and again: wait some minutes, and look for two clients with one identity")
+)
+
+// limitKeepalive tells a client of version 5 the keep alive that we allow. An
+// older client cannot be told: a shorter one ends its connection no sooner than
+// ours would, and a longer one it keeps as far as the library can count; TCP's
+// own keep alive finds its end when it is dead.
 func (s *Server) limitKeepalive(cl *mqtt.Client) {
+	shortest := uint16((s.cfg.Limits.MinKeepalive + time.Second - 1) / time.Second)
 	longest := uint16(min(s.cfg.Limits.MaxKeepalive/time.Second, longestKeepalive))
 	wanted := cl.State.Keepalive
+	allowed := max(wanted, shortest)
+	if wanted == 0 || wanted > longest {
+		allowed = longest
+	}
 	switch {
-	case cl.Properties.ProtocolVersion == 5 && (wanted == 0 || wanted > longest):
-		cl.State.Keepalive, cl.State.ServerKeepalive = longest, true
-	case wanted > longestKeepalive:
-		cl.State.Keepalive = longestKeepalive
+	case cl.Properties.ProtocolVersion == 5:
+		cl.State.Keepalive, cl.State.ServerKeepalive = allowed, allowed != wanted
+	case wanted > 0:
+		cl.State.Keepalive = min(max(wanted, shortest), longestKeepalive)
 	}
 }
 
@@ -118,11 +164,13 @@ func refusal(cl *mqtt.Client, code packets.Code) packets.Code {
 	if cl.Properties.ProtocolVersion == 5 {
 		return code
 	}
-	switch code {
-	case packets.ErrNotAuthorized, packets.ErrBadAuthenticationMethod:
+	switch code.Code {
+	case packets.ErrNotAuthorized.Code, packets.ErrBadAuthenticationMethod.Code, packets.ErrBadUsernameOrPassword.Code:
 		return packets.ErrBadUsernameOrPassword
-	case packets.ErrServerBusy, packets.ErrSessionTakenOver:
+	case packets.ErrServerBusy.Code, packets.ErrSessionTakenOver.Code, packets.ErrBanned.Code:
 		return packets.ErrServerUnavailable
+	case packets.ErrClientIdentifierNotValid.Code:
+		return packets.ErrClientIdentifierNotValid
 	}
 	return code
 }

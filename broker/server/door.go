@@ -2,7 +2,10 @@ package server
 
 import (
 	"context"
+	"crypto/x509"
+	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/mochi-mqtt/server/v2/packets"
@@ -10,23 +13,60 @@ import (
 	"muster/broker/server/access"
 	"muster/broker/server/users"
 	"muster/internal/protocol"
+	"muster/internal/trust"
 )
 
-// door decides who a client is from the name and password it sends.
+// visitor is what a client brings to prove who it is.
+type visitor struct {
+	users.Attempt
+	cert *x509.Certificate // verified; nil when there is none
+}
+
+// door decides who a client is. Its methods return CodeSuccess with the
+// identity, or why not.
 type door interface {
-	// identify returns CodeSuccess with the identity, or why not.
-	identify(ctx context.Context, name string, password []byte) (access.Identity, packets.Code)
+	// identify goes by name and password.
+	identify(ctx context.Context, v visitor) (access.Identity, packets.Code)
+	// vouch is about a user whose certificate names them.
+	vouch(user string) (access.Identity, packets.Code)
 }
 
 func newDoor(cfg Config, opts Options) (door, error) {
-	if cfg.Anonymous {
-		return openDoor{alone: opts.Intake == nil}, nil
+	checked := cfg.Listeners.checksCertificates()
+	var d door = openDoor{alone: opts.Intake == nil}
+	if !cfg.Anonymous {
+		book, err := loadBook(cfg.UsersFile, checked)
+		if err != nil {
+			return nil, fmt.Errorf("cannot load the users file: %w", err)
+		}
+		d = bookDoor{book, users.NewVerifier(book, tellLocked(opts.Logger))}
 	}
-	book, err := users.Load(cfg.UsersFile)
+	if checked {
+		d = certificateDoor{d}
+	}
+	return d, nil
+}
+
+func loadBook(path string, checked bool) (*users.Book, error) {
+	book, err := users.Load(path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot load the users file: %w", err)
+		return nil, err
 	}
-	return bookDoor{users.NewVerifier(book)}, nil
+	if err := book.CheckCertificates(checked); err != nil {
+		return nil, err
+	}
+	return book, book.CheckPasswords()
+}
+
+func tellLocked(log *slog.Logger) func(users.Attempt) {
+	return func(a users.Attempt) {
+		log.Warn("too many failed logins, the name is locked for this address", "user", a.Name, "address", a.Address)
+	}
+}
+
+// refused is a code with a reason of ours, which a client of version 5 is told.
+func refused(code packets.Code, reason string) packets.Code {
+	return packets.Code{Code: code.Code, Reason: reason}
 }
 
 // openDoor believes the name claimed: {store}/{terminal} is that terminal, any
@@ -34,21 +74,25 @@ func newDoor(cfg Config, opts Options) (door, error) {
 // alone the name "dispatcher" is the dispatcher.
 type openDoor struct{ alone bool }
 
-func (d openDoor) identify(_ context.Context, name string, _ []byte) (access.Identity, packets.Code) {
-	if name == "" {
+func (d openDoor) identify(_ context.Context, v visitor) (access.Identity, packets.Code) {
+	if v.Name == "" {
 		return access.Identity{Name: "anonymous", Role: access.RoleOperator}, packets.CodeSuccess
 	}
-	if store, terminal, ok := terminalForm(name); ok {
+	if store, terminal, ok := terminalForm(v.Name); ok {
 		return access.TerminalIdentity(store, terminal), packets.CodeSuccess
 	}
-	if !protocol.ValidID(name) {
+	if !protocol.ValidID(v.Name) {
 		return access.Identity{}, packets.ErrBadUsernameOrPassword
 	}
+	return d.vouch(v.Name)
+}
+
+func (d openDoor) vouch(user string) (access.Identity, packets.Code) {
 	role := access.RoleOperator
-	if d.alone && name == string(access.RoleDispatcher) {
+	if d.alone && user == string(access.RoleDispatcher) {
 		role = access.RoleDispatcher
 	}
-	return access.Identity{Name: name, Role: role}, packets.CodeSuccess
+	return access.Identity{Name: user, Role: role}, packets.CodeSuccess
 }
 
 // terminalForm takes "{store}/{terminal}" apart.
@@ -58,15 +102,65 @@ func terminalForm(s string) (store, terminal string, ok bool) {
 }
 
 // bookDoor asks the users file.
-type bookDoor struct{ verifier *users.Verifier }
+type bookDoor struct {
+	book     *users.Book
+	verifier *users.Verifier
+}
 
-func (d bookDoor) identify(ctx context.Context, name string, password []byte) (access.Identity, packets.Code) {
-	id, ok, err := d.verifier.Verify(ctx, name, password)
+func (d bookDoor) identify(ctx context.Context, v visitor) (access.Identity, packets.Code) {
+	id, err := d.verifier.Verify(ctx, v.Attempt)
 	switch {
-	case err != nil:
-		return access.Identity{}, packets.ErrServerBusy
-	case !ok:
+	case err == nil:
+		return id, packets.CodeSuccess
+	case errors.Is(err, users.ErrWrong):
 		return access.Identity{}, packets.ErrBadUsernameOrPassword
+	case errors.Is(err, users.ErrGuessable):
+		return access.Identity{}, refused(packets.ErrBadUsernameOrPassword, users.ErrGuessable.Error())
+	case errors.Is(err, users.ErrLocked):
+		return access.Identity{}, errLocked
 	}
-	return id, packets.CodeSuccess
+	return access.Identity{}, packets.ErrServerBusy
+}
+
+func (d bookDoor) vouch(user string) (access.Identity, packets.Code) {
+	e, ok := d.book.Get(user)
+	switch {
+	case !ok:
+		return access.Identity{}, refused(packets.ErrNotAuthorized, "the users file does not know "+user)
+	case !e.Certificate:
+		return access.Identity{}, refused(packets.ErrNotAuthorized, "the users file does not say certificate: true of "+user)
+	}
+	return access.Identity{Name: e.Name, Role: e.Role}, packets.CodeSuccess
+}
+
+// certificateDoor lets terminals in by certificate alone, and users by
+// certificate or as the door behind it says.
+type certificateDoor struct{ door }
+
+func (d certificateDoor) identify(ctx context.Context, v visitor) (access.Identity, packets.Code) {
+	if v.cert == nil {
+		if _, _, terminal := terminalForm(v.Name); terminal {
+			return access.Identity{}, refused(packets.ErrNotAuthorized, "a terminal proves itself by its certificate: it has shown none")
+		}
+		return d.door.identify(ctx, v)
+	}
+	holder, err := trust.HolderOf(v.cert)
+	if err != nil {
+		return access.Identity{}, refused(packets.ErrNotAuthorized, err.Error())
+	}
+	name := nameOf(holder)
+	if v.Name != "" && v.Name != name {
+		return access.Identity{}, refused(packets.ErrNotAuthorized, "the certificate is of "+name+", and the user name is another")
+	}
+	if holder.User != "" {
+		return d.vouch(holder.User)
+	}
+	return access.TerminalIdentity(holder.Store, holder.Terminal), packets.CodeSuccess
+}
+
+func nameOf(h trust.Holder) string {
+	if h.User != "" {
+		return h.User
+	}
+	return access.TerminalIdentity(h.Store, h.Terminal).Name
 }

@@ -207,22 +207,6 @@ func TestTopicAliasIsOff(t *testing.T) {
 	}
 }
 
-func TestLongKeepaliveIsCut(t *testing.T) {
-	s := start(t, anonymous(), server.Options{})
-	for asked, want := range map[uint16]uint16{0: 300, 65_535: 300, 60: 0} {
-		c := dial(t, s)
-		c.send(frame(0x10, str("MQTT"), []byte{5, 0x82, byte(asked >> 8), byte(asked), 0}, str("olga"), str("olga")))
-		_, body := c.read()
-		told := bytes.Contains(body, []byte{0x13, byte(want >> 8), byte(want)})
-		if want > 0 && !told {
-			t.Errorf("asked %d: CONNACK % x does not say %d", asked, body, want)
-		}
-		if want == 0 && bytes.Contains(body, []byte{0x13, 0}) {
-			t.Errorf("asked %d: CONNACK % x changes it", asked, body)
-		}
-	}
-}
-
 func TestPacketIDsOfBothDirectionsAreApart(t *testing.T) {
 	s := start(t, anonymous(), server.Options{})
 	c := dial(t, s)

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"context"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -60,7 +62,11 @@ func (h *hook) OnConnect(cl *mqtt.Client, pk packets.Packet) error {
 	if code == packets.CodeSuccess {
 		return nil
 	}
-	h.s.log.Info("refused a client", "client_id", cl.ID, "remote", cl.Net.Remote, "reason", code.Reason)
+	level := slog.LevelInfo
+	if code == errLocked || code == errFlapping {
+		level = slog.LevelDebug
+	}
+	h.s.log.Log(context.Background(), level, "refused a client", "client_id", cl.ID, "remote", cl.Net.Remote, "reason", code.Reason)
 	_ = h.s.broker.SendConnack(cl, refusal(cl, code), false, nil) // it is closed either way
 	return code
 }

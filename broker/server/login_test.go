@@ -115,8 +115,10 @@ func TestTakeoverBySameIdentity(t *testing.T) {
 
 func TestTakeoverStormLeavesOneLiveConnection(t *testing.T) {
 	events, opts := newSessions()
-	s := start(t, anonymous(), opts)
 	const rounds = 40
+	cfg := anonymous()
+	cfg.Limits.FlappingConnects = rounds + 1 // else it is banned long before
+	s := start(t, cfg, opts)
 	connected := make(chan *client, rounds)
 	for range rounds {
 		go func() {

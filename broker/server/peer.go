@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,6 +24,8 @@ import (
 // connection's own goroutine before the library shows the client to others.
 type peer struct {
 	*guard.Conn
+	secure     *credentials      // of the listener; nil when that is plain
+	cert       *x509.Certificate // the client's, verified; nil when it has none
 	client     *mqtt.Client
 	identity   access.Identity
 	session    string
@@ -43,8 +46,8 @@ func peerOf(cl *mqtt.Client) *peer {
 
 // handle serves one connection from CONNECT to its end and cleans up after it,
 // whatever the library did.
-func (s *Server) handle(c *guard.Conn, establish func(net.Conn) error) {
-	p := &peer{Conn: c, session: s.nextSession()}
+func (s *Server) handle(c *guard.Conn, secure *credentials, establish func(net.Conn) error) {
+	p := &peer{Conn: c, secure: secure, cert: c.Certificate(), session: s.nextSession()}
 	panicked, err := recovered(func() error {
 		if err := c.Await(); err != nil {
 			return err

@@ -102,6 +102,8 @@ func (r *raw) tryRead() (kind byte, body []byte, err error) {
 	return kind, body, err
 }
 
+func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
+
 // closed fails unless the broker ends the connection; it returns the reason of
 // a DISCONNECT, or 0.
 func (r *raw) closed() byte {
@@ -110,7 +112,7 @@ func (r *raw) closed() byte {
 	for {
 		kind, body, err := r.tryRead()
 		switch {
-		case errors.Is(err, os.ErrDeadlineExceeded):
+		case timedOut(err):
 			r.t.Fatal("the connection is still open")
 		case err != nil:
 			return reason

@@ -10,7 +10,6 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
@@ -23,6 +22,7 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 
 	"muster/broker/server/access"
+	"muster/broker/server/ban"
 	"muster/broker/server/guard"
 	"muster/broker/server/retain"
 	"muster/internal/trust"
@@ -91,9 +91,12 @@ type Server struct {
 	rules  *access.Rules
 	judge  Access // rules, unless Options.Interop says otherwise
 	door   door
+	secure map[string]*credentials // by listener; those without TLS are missing
 	caps   *guard.Caps
-	seats  *seats
-	broker *mqtt.Server
+	// connects bans client ids that connect again and again.
+	connects *ban.List
+	seats    *seats
+	broker   *mqtt.Server
 	// retained replaces the library's own store, which capabilities turn off.
 	retained retain.Store[extras]
 	inline   *mqtt.Client
@@ -105,6 +108,7 @@ type Server struct {
 	open    []listener
 	addrs   map[string]net.Addr
 	started bool
+	watcher sync.WaitGroup
 	stopped chan struct{}
 	once    sync.Once
 	serial  atomic.Uint64
@@ -133,14 +137,16 @@ func New(cfg Config, opts Options) (*Server, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
 		cfg: cfg, opts: opts, log: opts.Logger,
-		rules:   access.New(cfg.TopicRoot),
-		door:    d,
-		caps:    guard.NewCaps(cfg.Limits.MaxConnections, cfg.Limits.MaxConnectionsPerAddress),
-		seats:   newSeats(),
-		ctx:     ctx,
-		cancel:  cancel,
-		addrs:   map[string]net.Addr{},
-		stopped: make(chan struct{}),
+		rules:    access.New(cfg.TopicRoot),
+		door:     d,
+		connects: ban.New(cfg.Limits.FlappingConnects+1, cfg.Limits.FlappingWindow, cfg.Limits.FlappingBan),
+		secure:   map[string]*credentials{},
+		caps:     guard.NewCaps(cfg.Limits.MaxConnections, cfg.Limits.MaxConnectionsPerAddress),
+		seats:    newSeats(),
+		ctx:      ctx,
+		cancel:   cancel,
+		addrs:    map[string]net.Addr{},
+		stopped:  make(chan struct{}),
 	}
 	s.judge = opts.access(s.rules)
 	s.broker = mqtt.New(&mqtt.Options{
@@ -182,7 +188,7 @@ func (s *Server) Start(ctx context.Context) error {
 	if s.started || s.ctx.Err() != nil {
 		return fmt.Errorf("cannot start the broker: it was started or stopped before")
 	}
-	for _, name := range []string{"tcp", "tls", "ws"} {
+	for _, name := range names() {
 		if err := s.listen(ctx, name, s.cfg.Listeners.all()[name]); err != nil {
 			s.closeSockets()
 			return fmt.Errorf("cannot start the broker: %w", err)
@@ -193,8 +199,15 @@ func (s *Server) Start(ctx context.Context) error {
 		return fmt.Errorf("cannot start the broker: %w", err)
 	}
 	s.started = true
+	if len(s.secure) > 0 {
+		s.watcher.Go(s.watch)
+	}
 	for name, addr := range s.addrs {
 		s.log.Info("broker listens", "listener", name, "address", addr.String())
+		if s.cfg.Listeners.all()[name].open() {
+			s.log.Warn("this listener serves other machines without TLS: passwords and messages can be read on the way",
+				"listener", name, "address", addr.String())
+		}
 	}
 	return nil
 }
@@ -203,82 +216,6 @@ func (s *Server) closeSockets() {
 	for _, l := range s.open {
 		l.Close(func(string) {})
 	}
-}
-
-func (s *Server) listen(ctx context.Context, name string, lc ListenerConfig) error {
-	if lc.Address == "" {
-		return nil
-	}
-	secure, err := loadTLS(lc)
-	if err != nil {
-		return fmt.Errorf("listeners.%s: %w", name, err)
-	}
-	var config net.ListenConfig
-	base, err := config.Listen(ctx, "tcp", lc.Address)
-	if err != nil {
-		return fmt.Errorf("listeners.%s.address: %w", name, err)
-	}
-	opts := guard.Options{
-		Limits: s.connLimits(), Caps: s.caps, TLS: secure,
-		Logger: s.log.With("listener", name), Handle: s.handle, Goodbye: s.goodbye,
-	}
-	var l listener
-	if name == "ws" {
-		l = guard.NewWebSocket(name, base, opts)
-	} else {
-		l = guard.NewListener(name, base, opts)
-	}
-	s.open = append(s.open, l)
-	s.addrs[name] = base.Addr()
-	return s.broker.AddListener(l)
-}
-
-func (s *Server) connLimits() guard.Limits {
-	l := s.cfg.Limits
-	return guard.Limits{
-		ConnectDeadline: l.ConnectDeadline,
-		WriteDeadline:   l.WriteDeadline,
-		MaxConnectBytes: 16 << 10, // id, will, name and password; far more than any real one
-		MaxPacketBytes:  s.maxPacketBytes(),
-		WriteBuffer:     l.WriteBufferBytes,
-	}
-}
-
-// maxPacketBytes leaves a payload room for its topic and properties.
-func (s *Server) maxPacketBytes() int { return s.cfg.Limits.MaxPayloadBytes + 16<<10 }
-
-// CheckFiles reads the files that the configuration names, users and
-// certificates, and returns what is wrong with the first bad one. It opens no
-// socket.
-func (c Config) CheckFiles() error {
-	if _, err := newDoor(c, Options{}); err != nil {
-		return err
-	}
-	for _, name := range []string{"tls", "ws"} {
-		lc := c.Listeners.all()[name]
-		if lc.Address == "" {
-			continue
-		}
-		if _, err := loadTLS(lc); err != nil {
-			return fmt.Errorf("listeners.%s: %w", name, err)
-		}
-	}
-	return nil
-}
-
-func loadTLS(lc ListenerConfig) (*tls.Config, error) {
-	if lc.CertFile == "" {
-		return nil, nil
-	}
-	lowest, err := tlsVersion(lc.MinTLS)
-	if err != nil {
-		return nil, err
-	}
-	cert, err := tls.LoadX509KeyPair(lc.CertFile, lc.KeyFile)
-	if err != nil {
-		return nil, fmt.Errorf("cannot load the certificate: %w", err)
-	}
-	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: lowest}, nil
 }
 
 // Stop says goodbye to the clients, closes every socket and waits until Intake
@@ -299,6 +236,7 @@ func (s *Server) Stop(ctx context.Context) error {
 			for _, l := range s.open {
 				l.Wait()
 			}
+			s.watcher.Wait()
 		}()
 	})
 	select {

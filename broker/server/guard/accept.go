@@ -99,7 +99,7 @@ func (a *acceptor) Accept() (net.Conn, error) {
 }
 
 func (a *acceptor) admit(conn net.Conn) net.Conn {
-	addr := addressOf(conn)
+	addr := AddressOf(conn)
 	if !a.caps.enter(addr) {
 		a.logger.Debug("refused a connection over the cap", "remote", conn.RemoteAddr().String())
 		_ = conn.Close()
@@ -113,7 +113,9 @@ func (a *acceptor) Close() error {
 	return a.Listener.Close()
 }
 
-func addressOf(conn net.Conn) netip.Addr {
+// AddressOf is the address of a connection's peer without its port, the zero
+// one when it has none.
+func AddressOf(conn net.Conn) netip.Addr {
 	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 		return tcp.AddrPort().Addr().Unmap()
 	}

@@ -6,6 +6,8 @@
 package guard
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
 	"sync"
@@ -206,6 +208,19 @@ func (c *Conn) LocalAddr() net.Addr { return c.raw.LocalAddr() }
 
 // RemoteAddr is the client's address.
 func (c *Conn) RemoteAddr() net.Addr { return c.raw.RemoteAddr() }
+
+// Certificate is the one that the client has shown in its handshake, nil when
+// there is none.
+func (c *Conn) Certificate() *x509.Certificate {
+	for _, conn := range []net.Conn{c.inner, c.raw} { // the raw one under WebSocket
+		if secure, ok := conn.(*tls.Conn); ok {
+			if shown := secure.ConnectionState().PeerCertificates; len(shown) > 0 {
+				return shown[0]
+			}
+		}
+	}
+	return nil
+}
 
 // SetDeadline bounds reads only; writes have deadlines of their own.
 func (c *Conn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }

@@ -3,6 +3,7 @@ package guard
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -84,13 +85,22 @@ func (l *Listener) serve(raw net.Conn, swap func(io.Closer), establish listeners
 	if l.opts.TLS != nil {
 		secure := tls.Server(raw, l.opts.TLS)
 		if err := secure.HandshakeContext(context.Background()); err != nil {
-			l.opts.Logger.Debug("refused a TLS handshake", "error", err, "remote", raw.RemoteAddr().String())
+			l.opts.Logger.Log(context.Background(), handshakeLevel(err), "refused a TLS handshake", "error", err, "remote", raw.RemoteAddr().String())
 			_ = raw.Close()
 			return
 		}
 		inner = secure
 	}
 	serveConn(newConn(inner, raw, l.opts.Limits), swap, l.id, l.opts, establish)
+}
+
+// handshakeLevel is louder for a certificate that is not believed than for what
+// scanners do.
+func handshakeLevel(err error) slog.Level {
+	if bad := (*tls.CertificateVerificationError)(nil); errors.As(err, &bad) {
+		return slog.LevelInfo
+	}
+	return slog.LevelDebug
 }
 
 // serveConn hands the connection over and sees to it that it is closed.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"muster/broker/server/access"
@@ -16,15 +17,29 @@ import (
 )
 
 // Book holds who may log in. Immutable once loaded.
-type Book struct{ entries map[string]entry }
+type Book struct {
+	entries map[string]entry // by name
+	list    []Entry          // the users, as the file has them
+	where   *settings.File
+}
 
 type entry struct {
 	identity access.Identity
-	hash     Hash
+	hash     Hash // zero when there is no password
+	about    Entry
 }
 
 // Len is how many users and terminals the book holds.
 func (b *Book) Len() int { return len(b.entries) }
+
+// Get returns the user of a name, exactly as it is written; a terminal is none.
+func (b *Book) Get(name string) (Entry, bool) {
+	e, ok := b.entries[name]
+	return e.about, ok && e.identity.Role != access.RoleTerminal
+}
+
+// List returns the users as the file has them. The slice is the caller's.
+func (b *Book) List() []Entry { return slices.Clone(b.list) }
 
 // file is the users file. Passwords are PHC strings of argon2id.
 type file struct {
@@ -33,9 +48,15 @@ type file struct {
 }
 
 type user struct {
-	Name     string `yaml:"name"`
-	Role     string `yaml:"role"`
-	Password string `yaml:"password"`
+	Name        string `yaml:"name"`
+	Role        string `yaml:"role"`
+	Password    string `yaml:"password"`
+	Jobs        any    `yaml:"jobs"`
+	Stores      any    `yaml:"stores"`
+	Key         string `yaml:"key"`
+	Certificate bool   `yaml:"certificate"`
+
+	given map[string]any
 }
 
 type terminal struct {
@@ -59,7 +80,10 @@ func Load(path string) (*Book, error) {
 		first, _, _ := strings.Cut(err.Error(), "\n")
 		return nil, errors.New(first)
 	}
-	r := reader{where: where, book: &Book{entries: map[string]entry{}}, folded: map[string]string{}}
+	r := reader{
+		where: where, book: &Book{entries: map[string]entry{}, where: where},
+		folded: map[string]string{}, keys: map[string]string{},
+	}
 	for i, u := range f.Users {
 		if err := r.addUser(fmt.Sprintf("$.users[%d]", i), u); err != nil {
 			return nil, err
@@ -77,6 +101,7 @@ type reader struct {
 	where  *settings.File
 	book   *Book
 	folded map[string]string // where a name stands first, by the name in lower case
+	keys   map[string]string // whose a public key is
 }
 
 const notAnID = "is not an id of 1 to 63 of A-Z a-z 0-9 . _ -"
@@ -89,7 +114,19 @@ func (r *reader) addUser(key string, u user) error {
 	if err != nil {
 		return r.fault(key, "role", u.Role, err.Error())
 	}
-	return r.add(key, "name", access.Identity{Name: u.Name, Role: role}, u.Password)
+	e := Entry{Name: u.Name, Role: role}
+	if member, problem := u.about(&e); problem != "" {
+		return r.fault(key, member, "given", problem)
+	}
+	if other, taken := r.keys[string(e.Key)]; taken && e.Key != nil {
+		return r.fault(key, "key", "given", fmt.Sprintf("is the key of %s too: nobody could tell who signed", other))
+	}
+	r.keys[string(e.Key)] = u.Name
+	if err := r.add(key, "name", entry{identity: access.Identity{Name: u.Name, Role: role}, about: e}, u.Password); err != nil {
+		return err
+	}
+	r.book.list = append(r.book.list, e)
+	return nil
 }
 
 func (r *reader) addTerminal(key string, t terminal) error {
@@ -99,20 +136,24 @@ func (r *reader) addTerminal(key string, t terminal) error {
 	if !protocol.ValidID(t.Terminal) {
 		return r.fault(key, "terminal", t.Terminal, notAnID)
 	}
-	return r.add(key, "terminal", access.TerminalIdentity(t.Store, t.Terminal), t.Password)
+	return r.add(key, "terminal", entry{identity: access.TerminalIdentity(t.Store, t.Terminal)}, t.Password)
 }
 
-func (r *reader) add(key, named string, id access.Identity, password string) error {
-	folded := strings.ToLower(id.Name)
+func (r *reader) add(key, named string, e entry, password string) error {
+	name := e.identity.Name
+	folded := strings.ToLower(name)
 	if first, twice := r.folded[folded]; twice {
-		return r.fault(key, named, id.Name, fmt.Sprintf("names %q a second time, after %s (case does not tell names apart)", id.Name, first[2:]))
+		return r.fault(key, named, name, fmt.Sprintf("names %q a second time, after %s (case does not tell names apart)", name, first[2:]))
 	}
 	r.folded[folded] = key
-	hash, err := ParseHash(password)
-	if err != nil {
-		return r.fault(key, "password", password, err.Error())
+	if password != "" || !e.about.Certificate {
+		hash, err := ParseHash(password)
+		if err != nil {
+			return r.fault(key, "password", password, err.Error())
+		}
+		e.hash = hash
 	}
-	r.book.entries[id.Name] = entry{identity: id, hash: hash}
+	r.book.entries[name] = e
 	return nil
 }
 

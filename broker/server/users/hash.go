@@ -34,11 +34,19 @@ type Hash struct {
 }
 
 // HashPassword returns a new PHC string, "$argon2id$v=19$m=19456,t=2,p=1$…",
-// with a random salt.
+// with a random salt. It refuses what is too short, and with ErrGuessable what
+// everybody guesses.
 func HashPassword(password []byte) (string, error) {
 	if len(password) < MinPassword {
 		return "", fmt.Errorf("cannot hash a password of fewer than %d bytes", MinPassword)
 	}
+	if guessable("", password) {
+		return "", fmt.Errorf("cannot hash it: %w", ErrGuessable)
+	}
+	return hashPassword(password)
+}
+
+func hashPassword(password []byte) (string, error) {
 	h := Hash{memoryKiB: minMemoryKiB, passes: minPasses, lanes: minLanes, salt: make([]byte, minSalt)}
 	if _, err := rand.Read(h.salt); err != nil {
 		return "", fmt.Errorf("cannot make a salt: %w", err)

@@ -2,6 +2,7 @@ package users_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,7 +36,7 @@ func TestLoadAndVerify(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := users.NewVerifier(book)
+	v := users.NewVerifier(book, nil)
 	for _, c := range []struct {
 		name, password string
 		want           access.Identity
@@ -51,9 +52,9 @@ func TestLoadAndVerify(t *testing.T) {
 		{"mallory", "wonderland", access.Identity{}},
 		{"", "", access.Identity{}},
 	} {
-		id, ok, err := v.Verify(t.Context(), c.name, []byte(c.password))
-		if err != nil || id != c.want || ok != (c.want != access.Identity{}) {
-			t.Errorf("%s with %q: %+v %v %v", c.name, c.password, id, ok, err)
+		id, err := v.Verify(t.Context(), users.Attempt{Name: c.name, Password: []byte(c.password)})
+		if id != c.want || errors.Is(err, users.ErrWrong) != (c.want == access.Identity{}) {
+			t.Errorf("%s with %q: %+v %v", c.name, c.password, id, err)
 		}
 	}
 }
@@ -63,13 +64,13 @@ func TestVerifyGivesUpWaitingWithItsContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := users.NewVerifier(book)
+	v := users.NewVerifier(book, nil)
 	release := v.OccupyAll()
 	defer release()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := v.Verify(ctx, "alice", []byte("x")); err == nil {
-		t.Error("verified without a slot")
+	if _, err := v.Verify(ctx, users.Attempt{Name: "alice", Password: []byte("x")}); !errors.Is(err, context.Canceled) {
+		t.Errorf("verified without a slot: %v", err)
 	}
 }
 

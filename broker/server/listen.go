@@ -1,0 +1,75 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"muster/broker/server/guard"
+)
+
+func (s *Server) listen(ctx context.Context, name string, lc ListenerConfig) error {
+	if lc.Address == "" {
+		return nil
+	}
+	secure, err := loadCredentials(lc)
+	if err != nil {
+		return fmt.Errorf("listeners.%s: %w", name, err)
+	}
+	if secure != nil {
+		s.secure[name] = secure
+	}
+	var config net.ListenConfig
+	base, err := config.Listen(ctx, "tcp", lc.Address)
+	if err != nil {
+		return fmt.Errorf("listeners.%s.address: %w", name, err)
+	}
+	opts := guard.Options{
+		Limits: s.connLimits(), Caps: s.caps, TLS: secure.tls(),
+		Logger: s.log.With("listener", name), Goodbye: s.goodbye,
+		Handle: func(c *guard.Conn, establish func(net.Conn) error) { s.handle(c, secure, establish) },
+	}
+	var l listener
+	if name == "ws" {
+		l = guard.NewWebSocket(name, base, opts)
+	} else {
+		l = guard.NewListener(name, base, opts)
+	}
+	s.open = append(s.open, l)
+	s.addrs[name] = base.Addr()
+	return s.broker.AddListener(l)
+}
+
+func (s *Server) connLimits() guard.Limits {
+	l := s.cfg.Limits
+	return guard.Limits{
+		ConnectDeadline: l.ConnectDeadline,
+		WriteDeadline:   l.WriteDeadline,
+		MaxConnectBytes: 16 << 10, // id, will, name and password; far more than any real one
+		MaxPacketBytes:  s.maxPacketBytes(),
+		WriteBuffer:     l.WriteBufferBytes,
+	}
+}
+
+// maxPacketBytes leaves a payload room for its topic and properties.
+func (s *Server) maxPacketBytes() int { return s.cfg.Limits.MaxPayloadBytes + 16<<10 }
+
+// CheckFiles reads the files that the configuration names, users and
+// certificates, and returns what is wrong with the first bad one. It opens no
+// socket.
+func (c Config) CheckFiles() error {
+	if _, err := newDoor(c, Options{Logger: slog.New(slog.DiscardHandler)}); err != nil {
+		return err
+	}
+	for _, name := range names() {
+		lc := c.Listeners.all()[name]
+		if lc.Address == "" {
+			continue
+		}
+		if _, err := loadCredentials(lc); err != nil {
+			return fmt.Errorf("listeners.%s: %w", name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,56 @@
+package server
+
+import (
+	"time"
+
+	"github.com/mochi-mqtt/server/v2/packets"
+)
+
+// lookEvery is how often the files of the listeners are read again, and live
+// sessions held against them. A revocation must reach a session within 5 s.
+const lookEvery = 2 * time.Second
+
+// watch looks again and again until the broker stops.
+func (s *Server) watch() {
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-ticker.C:
+			s.lookAgain()
+		}
+	}
+}
+
+// lookAgain reads the files that changed, and ends the sessions whose
+// certificate is good no longer. All of them are looked at each time: one that
+// was let in while the list was being read is found by the next look.
+func (s *Server) lookAgain() {
+	for _, name := range names() {
+		if c := s.secure[name]; c != nil {
+			c.refresh(s.log.With("listener", name))
+		}
+	}
+	now := time.Now()
+	for _, p := range s.seats.holders() {
+		why := p.secure.fault(p.cert, now)
+		if why == "" || p.client.Closed() {
+			continue
+		}
+		s.log.Warn("ended a session", "user", p.identity.Name, "reason", why, "serial", p.cert.SerialNumber.Text(16))
+		_ = s.broker.DisconnectClient(p.client, refused(packets.ErrNotAuthorized, why)) // ends it either way
+	}
+}
+
+// holders are the connections that hold a client id now.
+func (s *seats) holders() []*peer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]*peer, 0, len(s.byID))
+	for _, place := range s.byID {
+		out = append(out, place.holder)
+	}
+	return out
+}
