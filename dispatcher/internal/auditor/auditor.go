@@ -1,0 +1,144 @@
+// Package auditor notes down where the audit's chain ends, again and again, in
+// a file outside the database and signed by headquarters: whoever writes the
+// chain anew or cuts its end off contradicts what was noted. It also reads that
+// file back.
+//
+// It adds nothing to the audit and does not walk it; store.VerifyAudit does.
+package auditor
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"muster/dispatcher/internal/store"
+	"muster/internal/trust"
+)
+
+const (
+	// every bounds what can be cut off without contradicting a head.
+	every = 5 * time.Minute
+	// repeat is after how many rounds a head that did not change is noted
+	// again: a file that grows says that somebody watches.
+	repeat = int(time.Hour / every)
+	// stopPatience bounds the last note.
+	stopPatience = 5 * time.Second
+)
+
+// Config is what an auditor works with. Signer returns nil while headquarters
+// has no keys: heads are then noted unsigned.
+type Config struct {
+	Head   func(ctx context.Context) (store.AuditHead, error)
+	Signer func() *trust.Signer
+	Folder string // the reports folder; the file is audit/heads.jsonl in it
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+// Auditor notes heads from Start to Stop. Create it with New.
+type Auditor struct {
+	cfg    Config
+	book   *book
+	last   store.AuditHead
+	rounds int // since the last note
+
+	stopping sync.Once
+	cancel   context.CancelFunc
+	done     chan struct{}
+}
+
+// New returns an auditor that is not yet started.
+func New(cfg Config) *Auditor { return &Auditor{cfg: cfg} }
+
+// HeadsFile is where the heads are, below a reports folder.
+func HeadsFile(reportsFolder string) string {
+	return filepath.Join(reportsFolder, filepath.FromSlash(headsFile))
+}
+
+// Start notes the head and goes on noting it every 5 minutes when it changed,
+// else every hour. It fails when the file cannot be opened; a head that cannot
+// be written is logged, and tried again.
+func (a *Auditor) Start(ctx context.Context) error {
+	root, err := os.OpenRoot(a.cfg.Folder)
+	if err != nil {
+		return fmt.Errorf("cannot open the reports folder: %w", err)
+	}
+	a.book = &book{root: root}
+	newest, ok, err := a.book.open()
+	if err != nil {
+		_ = root.Close() // the first error matters
+		return fmt.Errorf("cannot open %s: %w", HeadsFile(a.cfg.Folder), err)
+	}
+	if ok {
+		a.last = newest
+	}
+	a.rounds = repeat // whatever was noted before, a start is noted
+	a.note(ctx)
+	ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	a.done = make(chan struct{})
+	go a.loop(ctx)
+	return nil
+}
+
+// Stop notes the head a last time if it changed. The store must still be open.
+// It may be called twice, or before Start.
+func (a *Auditor) Stop() {
+	if a.done == nil {
+		return
+	}
+	a.stopping.Do(func() {
+		a.cancel()
+		<-a.done
+		ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
+		defer cancel()
+		a.rounds = 0
+		a.note(ctx)
+		_ = a.book.root.Close() // every line was synced
+	})
+}
+
+func (a *Auditor) loop(ctx context.Context) {
+	defer close(a.done)
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			a.rounds++
+			a.note(ctx)
+		}
+	}
+}
+
+// note writes the head down if there is something new to say.
+func (a *Auditor) note(ctx context.Context) {
+	head, err := a.cfg.Head(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			a.cfg.Logger.Error("the head of the audit cannot be read", "error", err)
+		}
+		return
+	}
+	if head == a.last && a.rounds < repeat {
+		return
+	}
+	if head.ID < a.last.ID || head.ID == a.last.ID && head.Hash != a.last.Hash {
+		a.cfg.Logger.Error("the audit is not the one whose head was noted before: run dispatcher audit verify",
+			"noted_id", a.last.ID, "noted_hash", a.last.Hash, "id", head.ID, "hash", head.Hash)
+	}
+	line, err := compose(head, a.cfg.Now(), a.cfg.Signer())
+	if err == nil {
+		err = a.book.add(line)
+	}
+	if err != nil {
+		a.cfg.Logger.Error("the head of the audit cannot be noted", "file", HeadsFile(a.cfg.Folder), "error", err)
+		return
+	}
+	a.last, a.rounds = head, 0
+}

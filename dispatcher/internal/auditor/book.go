@@ -1,0 +1,173 @@
+package auditor
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"runtime"
+
+	"muster/dispatcher/internal/store"
+	"muster/internal/trust"
+)
+
+const (
+	headsFile  = "audit/heads.jsonl"
+	folderMode = 0o755 // heads are for reading, and best copied elsewhere
+	fileMode   = 0o644
+)
+
+// book is the file of heads: one line each, only ever added to.
+type book struct{ root *os.Root }
+
+// open makes the file if it is not there and returns the newest head in it.
+func (b *book) open() (newest store.AuditHead, ok bool, err error) {
+	if err := b.root.MkdirAll(path.Dir(headsFile), folderMode); err != nil {
+		return newest, false, err
+	}
+	err = b.withFile(func(_ *os.File, last []byte) error {
+		n, err := parse(last)
+		if err == nil {
+			newest, ok = n.head(), true
+		}
+		return nil //nolint:nilerr // what cannot be read is for the verification to tell
+	})
+	if err == nil {
+		err = b.syncFolders()
+	}
+	return newest, ok, err
+}
+
+// add puts one line at the end, on the disk when it returns.
+func (b *book) add(line []byte) error {
+	return b.withFile(func(file *os.File, _ []byte) error {
+		if _, err := file.Write(append(line, '\n')); err != nil {
+			return err
+		}
+		return file.Sync()
+	})
+}
+
+// withFile opens the file behind its last whole line, which it hands over too.
+func (b *book) withFile(do func(file *os.File, last []byte) error) (err error) {
+	file, err := b.root.OpenFile(headsFile, os.O_RDWR|os.O_CREATE, fileMode)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closeErr := file.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	last, err := lastLine(file)
+	if err != nil {
+		return err
+	}
+	if _, err := file.Seek(0, io.SeekEnd); err != nil {
+		return err
+	}
+	return do(file, last)
+}
+
+// lastLine returns the last whole line, and cuts off what stands behind it: a
+// line that a crash or a full disk cut short said nothing, and would spoil the
+// next one.
+func lastLine(file *os.File) ([]byte, error) {
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	tail := make([]byte, min(info.Size(), 2*maxLine))
+	if _, err := file.ReadAt(tail, info.Size()-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	whole := tail[:bytes.LastIndexByte(tail, '\n')+1]
+	if torn := len(tail) - len(whole); torn > 0 {
+		if err := file.Truncate(info.Size() - int64(torn)); err != nil {
+			return nil, err
+		}
+		if len(whole) == 0 && int64(torn) < info.Size() {
+			return lastLine(file) // more than a line of ours
+		}
+	}
+	whole = bytes.TrimSuffix(whole, []byte("\n"))
+	return whole[bytes.LastIndexByte(whole, '\n')+1:], nil
+}
+
+// syncFolders makes the file's name durable. Windows has no such call and needs
+// none.
+func (b *book) syncFolders() error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	for _, name := range []string{path.Dir(headsFile), "."} {
+		folder, err := b.root.Open(name)
+		if err != nil {
+			return err
+		}
+		err = folder.Sync()
+		if closeErr := folder.Close(); err == nil {
+			err = closeErr
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Heads is what a file of heads says. Forged lines are not among Noted.
+type Heads struct {
+	Noted    []store.AuditHead // in the order of the file
+	Proven   int               // of them signed by one of the keys, in its time
+	UpTo     int64             // the newest entry that a proven head vouches for
+	Unsigned int               // of them without any signature
+	Unproven int               // of them signed by keys that are not at hand
+	Forged   []string          // why, with the line's number
+	Torn     bool              // the last line was cut short and does not count
+}
+
+// ReadHeads reads the file of heads and proves them with headquarters' keys; nil
+// keys prove nothing. A file that is not there holds no heads.
+func ReadHeads(file string, keys *trust.Document) (Heads, error) {
+	var h Heads
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return h, nil
+	}
+	if err != nil {
+		return h, fmt.Errorf("cannot read the noted heads: %w", err)
+	}
+	for number := 1; len(data) > 0; number++ {
+		line, rest, whole := bytes.Cut(data, []byte("\n"))
+		if data = rest; !whole {
+			h.Torn = true
+			break
+		}
+		h.take(line, number, keys)
+	}
+	return h, nil
+}
+
+func (h *Heads) take(line []byte, number int, keys *trust.Document) {
+	n, err := parse(line)
+	if err == nil {
+		err = n.verify(keys)
+	}
+	switch {
+	case err == nil:
+		h.Proven++
+		h.UpTo = max(h.UpTo, n.ID)
+	case !errors.Is(err, errUnproven):
+		h.Forged = append(h.Forged, fmt.Sprintf("line %d: %v", number, err))
+		return
+	case n.Signature == "":
+		h.Unsigned++
+	default:
+		h.Unproven++
+	}
+	h.Noted = append(h.Noted, n.head())
+}
