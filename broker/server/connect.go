@@ -21,8 +21,9 @@ const (
 	// longestKeepalive is the most that one and a half times of it, as the
 	// library computes it, still fits its 16 bits.
 	longestKeepalive = 43_690
-	// sessionEnd is how many seconds before its session ends a delayed will is
-	// sent at the latest: the library does not retain one whose session is gone.
+	// sessionEnd is how many seconds before its session ends a delayed will that is
+	// to be retained is sent at the latest: the library does not retain one whose
+	// session is gone.
 	sessionEnd = 2
 )
 
@@ -127,8 +128,10 @@ func (s *Server) admitWill(cl *mqtt.Client, id access.Identity) packets.Code {
 		cl.Properties.Will = mqtt.Will{}
 		return packets.CodeSuccess
 	}
-	longest := max(sessionEnd, cl.Properties.Props.SessionExpiryInterval) - sessionEnd
-	cl.Properties.Will.WillDelayInterval = min(will.WillDelayInterval, longest)
+	if peerOf(cl).willRetain {
+		longest := max(sessionEnd, cl.Properties.Props.SessionExpiryInterval) - sessionEnd
+		cl.Properties.Will.WillDelayInterval = min(will.WillDelayInterval, longest)
+	}
 	return packets.CodeSuccess
 }
 
