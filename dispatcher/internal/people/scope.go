@@ -26,6 +26,21 @@ func (p Person) Own(place store.Place) bool {
 	return slices.Contains(p.Stores.Stores, place.StoreID)
 }
 
+// OwnIDs lists the stores that the person may order at, each once. Ids of an
+// entry count although their stores are no longer in the register.
+func (p Person) OwnIDs(places []store.Place) []string {
+	if !p.Everywhere() && p.Stores.Labels == "" {
+		return slices.Compact(slices.Sorted(slices.Values(p.Stores.Stores)))
+	}
+	var ids []string
+	for _, place := range places {
+		if p.Own(place) {
+			ids = append(ids, place.StoreID)
+		}
+	}
+	return ids
+}
+
 // MayOrder refuses with NOT_ALLOWED a job that is not the person's.
 func (p Person) MayOrder(jobName string) error {
 	if p.Jobs == nil || slices.Contains(p.Jobs, jobName) {
@@ -54,7 +69,7 @@ func (p Person) MayOrderAt(targets []store.Place) error {
 			foreign = append(foreign, place.StoreID)
 		}
 	}
-	return p.Refuse(foreign)
+	return p.refuse(foreign)
 }
 
 // owner is Own for many stores.
@@ -69,9 +84,8 @@ func (p Person) owner() func(store.Place) bool {
 	return func(place store.Place) bool { return listed[place.StoreID] }
 }
 
-// Refuse is the refusal that names stores which are not the person's; nil when
-// there are none.
-func (p Person) Refuse(foreign []string) error {
+// refuse names stores which are not the person's; nil when there are none.
+func (p Person) refuse(foreign []string) error {
 	if len(foreign) == 0 {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"muster/dispatcher/internal/people"
 	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
 	"muster/internal/task"
@@ -13,17 +14,17 @@ import (
 
 // cancel withdraws what is open. It needs no de-duplication: a second time
 // finds nothing open.
-func (t *Trigger) cancel(ctx context.Context, user string, payload []byte) (protocol.Reply, error) {
+func (t *Trigger) cancel(ctx context.Context, person people.Person, payload []byte) (protocol.Reply, error) {
 	var request protocol.CancelRequest
 	if err := t.decode(protocol.VerbCancel, payload, &request); err != nil {
 		return protocol.Reply{}, err
 	}
 	echo := protocol.Reply{RequestID: request.RequestID}
 	stores := slices.Compact(slices.Sorted(slices.Values(request.Stores)))
-	if err := t.checkTargets(ctx, request.RunID, stores); err != nil {
+	if err := t.checkTargets(ctx, person, request.RunID, stores); err != nil {
 		return echo, err
 	}
-	now := t.Now()
+	now, user := t.Now(), person.Name
 	cancelled, finished, err := t.Runs.Cancel(ctx, request.RunID, stores, task.ReasonByUser, user, now)
 	if err != nil {
 		return echo, err
@@ -48,13 +49,18 @@ func (t *Trigger) cancel(ctx context.Context, user string, payload []byte) (prot
 	return reply, nil
 }
 
-// checkTargets refuses a run that does not exist, and stores that are not
-// among its targets, before anything is changed.
-func (t *Trigger) checkTargets(ctx context.Context, runID string, stores []string) error {
-	if _, err := t.Runs.GetRun(ctx, runID); err != nil {
-		if errors.Is(err, store.ErrNotFound) {
-			return unknownRun(runID)
-		}
+// checkTargets refuses a run that does not exist or that the person could not
+// have ordered, and stores that are not among its targets, before anything is
+// changed.
+func (t *Trigger) checkTargets(ctx context.Context, person people.Person, runID string, stores []string) error {
+	run, err := t.Runs.GetRun(ctx, runID)
+	if errors.Is(err, store.ErrNotFound) {
+		return unknownRun(runID)
+	}
+	if err != nil {
+		return err
+	}
+	if err := t.checkOwner(ctx, person, run); err != nil {
 		return err
 	}
 	var strangers []string
@@ -69,6 +75,35 @@ func (t *Trigger) checkTargets(ctx context.Context, runID string, stores []strin
 	}
 	if len(strangers) > 0 {
 		return noTarget(runID, "/stores", strangers)
+	}
+	return nil
+}
+
+// checkOwner refuses a run that is of a job, or has a target, which the person
+// may not order.
+func (t *Trigger) checkOwner(ctx context.Context, person people.Person, run store.Run) error {
+	if person.MayOrder(run.Job) != nil {
+		return notTheirs(person.Name, run.RunID)
+	}
+	if person.Everywhere() {
+		return nil
+	}
+	places, err := t.Register.ListPlaces(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot list stores: %w", err)
+	}
+	own := 0
+	for _, storeID := range person.OwnIDs(places) {
+		tasks, err := t.Tasks.GetTaskOf(ctx, run.RunID, storeID)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		if len(tasks) > 0 {
+			own++
+		}
+	}
+	if own < run.Targets {
+		return notTheirs(person.Name, run.RunID)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -87,26 +88,46 @@ func (t *Trigger) known(ctx context.Context, key requestKey, request protocol.Ru
 	return protocol.Reply{}, nil
 }
 
+// same reports whether an approval was asked for by this request: by its id, or
+// by its bytes for as long as the approval waits.
+func (k requestKey) same(a store.Approval) bool {
+	if a.Requester != k.user {
+		return false
+	}
+	return a.RequestID == k.id || k.derived != "" && strings.HasPrefix(a.RequestID, k.derived+"-")
+}
+
 // contentHash is the SHA-256 of what a request asks for. White space, the
 // order of members, of stores and of doubles, and members that nobody knows do
 // not count; numbers count as they are written.
 func contentHash(request protocol.RunRequest) (string, error) {
 	request.RequestID = ""
 	request.Stores.Stores = slices.Compact(slices.Sorted(slices.Values(request.Stores.Stores)))
-	if len(request.Input) > 0 {
-		var input any
-		dec := json.NewDecoder(bytes.NewReader(request.Input))
-		dec.UseNumber()
-		if err := dec.Decode(&input); err != nil {
-			return "", fmt.Errorf("cannot read an input: %w", err)
-		}
-		sorted, err := protocol.Encode(input) // maps are encoded in the order of their keys
-		if err != nil {
-			return "", err
-		}
-		request.Input = sorted
+	input, err := canonical(request.Input)
+	if err != nil {
+		return "", err
 	}
-	doc, err := protocol.Encode(request)
+	request.Input = input
+	return digest(request)
+}
+
+// canonical writes an input without white space and with its members in order.
+func canonical(input json.RawMessage) (json.RawMessage, error) {
+	if len(input) == 0 {
+		return nil, nil
+	}
+	var value any
+	dec := json.NewDecoder(bytes.NewReader(input))
+	dec.UseNumber()
+	if err := dec.Decode(&value); err != nil {
+		return nil, fmt.Errorf("cannot read an input: %w", err)
+	}
+	return protocol.Encode(value) // maps are encoded in the order of their keys
+}
+
+// digest is the SHA-256 of v as JSON, in hex.
+func digest(v any) (string, error) {
+	doc, err := protocol.Encode(v)
 	if err != nil {
 		return "", err
 	}

@@ -13,24 +13,21 @@ const maxUsers = 1024
 
 // limits holds one token bucket a user.
 type limits struct {
-	rate  rate.Limit
-	burst int
-
 	mu      sync.Mutex
 	buckets map[string]*rate.Limiter
 }
 
-func newLimits(r rate.Limit, burst int) *limits {
-	return &limits{rate: r, burst: burst, buckets: map[string]*rate.Limiter{}}
-}
+func newLimits() *limits { return &limits{buckets: map[string]*rate.Limiter{}} }
 
-func (l *limits) allow(user string, now time.Time) bool {
+// allow takes a token of the user, whose bucket is made with the given rate and
+// burst when it is not there.
+func (l *limits) allow(user string, r rate.Limit, burst int, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	bucket, ok := l.buckets[user]
 	if !ok {
 		l.sweep(now)
-		bucket = rate.NewLimiter(l.rate, l.burst)
+		bucket = rate.NewLimiter(r, burst)
 		l.buckets[user] = bucket
 	}
 	return bucket.AllowN(now, 1)
@@ -41,7 +38,7 @@ func (l *limits) sweep(now time.Time) {
 		return
 	}
 	for user, bucket := range l.buckets {
-		if bucket.TokensAt(now) >= float64(l.burst) {
+		if bucket.TokensAt(now) >= float64(bucket.Burst()) {
 			delete(l.buckets, user)
 		}
 	}

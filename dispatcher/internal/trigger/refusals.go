@@ -44,7 +44,7 @@ func notOffered(verb protocol.Verb) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeNotAllowed,
 		Message:   fmt.Sprintf("this version does not offer %s", verb),
 		MessageZh: fmt.Sprintf("当前版本不支持 %s", verb),
-		Hint:      "it offers run, cancel, status, jobs and help; to repeat a run, send run with the stores that are missing"}
+		Hint:      "it offers run, cancel, status, approve, jobs and help; to repeat a run, send run with the stores that are missing"}
 }
 
 func expired(now, deadline time.Time) *protocol.Error {
@@ -98,6 +98,27 @@ func noTarget(runID, path string, stores []string) *protocol.Error {
 		Message:   fmt.Sprintf("run %s has no such store: %s%s; nothing was changed", runID, list, more),
 		MessageZh: fmt.Sprintf("批次 %s 不含门店：%s%s，未做任何更改", runID, list, moreZh),
 		Hint:      "ids are compared exactly; a run's stores are frozen when it is made"}
+}
+
+func notTheirs(user, runID string) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeNotAllowed, Path: "/runId",
+		Message:   fmt.Sprintf("run %s is of a job or has stores that %s may not order; nothing was done", runID, user),
+		MessageZh: fmt.Sprintf("批次 %s 的作业或门店超出用户 %s 的范围，未执行任何操作", runID, user),
+		Hint:      "an operator may cancel it"}
+}
+
+func impostor(claimed string) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeNotAllowed,
+		Message:   fmt.Sprintf("a request of %s was published by another; nothing was done", clip(claimed)),
+		MessageZh: fmt.Sprintf("以 %s 名义发布的请求并非本人所发，未执行任何操作", clip(claimed)),
+		Hint:      "publish on the request topic of the user who is logged in"}
+}
+
+func idWanted() *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeSchema, Path: "/requestId",
+		Message:   "/requestId: is required of a signed request",
+		MessageZh: "/requestId：带签名的请求必须填写该字段",
+		Hint:      "give each request an id of its own: a signed one that is sent again by others must be known again"}
 }
 
 func clip(s string) string {

@@ -9,36 +9,64 @@ import (
 	"time"
 
 	"muster/dispatcher/internal/job"
+	"muster/dispatcher/internal/people"
 	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
 )
 
-func (t *Trigger) run(ctx context.Context, user string, payload []byte) (protocol.Reply, error) {
+func (t *Trigger) run(ctx context.Context, person people.Person, payload []byte) (protocol.Reply, error) {
 	var request protocol.RunRequest
 	if err := t.decode(protocol.VerbRun, payload, &request); err != nil {
 		return protocol.Reply{}, err
 	}
 	echo := protocol.Reply{RequestID: request.RequestID}
-	key, err := t.identify(user, request, payload)
+	if err := t.wantID(request.RequestID); err != nil {
+		return echo, err
+	}
+	key, err := t.identify(person.Name, request, payload)
 	if err != nil {
 		return echo, err
 	}
-	defer t.locks.lock(user)()
+	defer t.locks.lock(person.Name)()
 	if known, err := t.known(ctx, key, request); err != nil || known.OK {
 		return withID(known, request), err
 	}
-	created, err := t.create(ctx, key, request)
+	waiting, err := t.waiting(ctx, key)
 	if err != nil {
 		return echo, err
 	}
+	if waiting != nil {
+		return t.waits(*waiting, request), needsApproval(*waiting, request.Job)
+	}
+	plan, err := t.expand(ctx, person, request)
+	if err != nil {
+		return echo, err
+	}
+	if t.secondWord(plan) {
+		asked, err := t.ask(ctx, key, request, plan)
+		if err != nil {
+			return echo, err
+		}
+		return t.waits(asked, request), needsApproval(asked, request.Job)
+	}
+	created, err := t.Runs.CreateRun(ctx, plan.run, plan.targets, plan.tasks,
+		store.Request{User: key.user, RequestID: key.id, ContentHash: key.content}, plan.at)
+	if err != nil {
+		return echo, err
+	}
+	return t.made(created, request)
+}
+
+// made answers a request that made, or had made, its run.
+func (t *Trigger) made(created store.Created, request protocol.RunRequest) (protocol.Reply, error) {
+	run := created.Run
 	switch {
 	case created.Conflict:
-		return echo, conflict(request.RequestID, created.Run.RunID)
+		return withID(protocol.Reply{}, request), conflict(request.RequestID, run.RunID)
 	case created.Duplicate:
-		return withID(t.again(created.Run, request), request), nil
+		return withID(t.again(run, request), request), nil
 	}
-	run := created.Run
-	t.Logger.Info("run accepted", "run_id", run.RunID, "user", user, "job", run.Job, "stores", run.Targets)
+	t.Logger.Info("run accepted", "run_id", run.RunID, "user", run.RequestedBy, "approved_by", run.ApprovedBy, "job", run.Job, "stores", run.Targets)
 	return withID(t.accepted(run, false), request), nil
 }
 
@@ -47,32 +75,44 @@ func withID(reply protocol.Reply, request protocol.RunRequest) protocol.Reply {
 	return reply
 }
 
-// create checks what leans on the world of now (clock, jobs, register) and
-// commits the run. A request that made its run already never comes here.
-func (t *Trigger) create(ctx context.Context, key requestKey, request protocol.RunRequest) (store.Created, error) {
+// planned is a run that is not created yet.
+type planned struct {
+	at      time.Time
+	spec    job.Spec
+	run     store.Run
+	targets []store.Place
+	tasks   []store.NewTask
+}
+
+// expand checks what leans on the world of now (clock, jobs, register, what the
+// person may order). A request that made its run already never comes here.
+func (t *Trigger) expand(ctx context.Context, person people.Person, request protocol.RunRequest) (planned, error) {
 	now := t.Now()
 	if request.Deadline > 0 && now.UnixMilli() > request.Deadline {
-		return store.Created{}, expired(now, time.UnixMilli(request.Deadline))
+		return planned{}, expired(now, time.UnixMilli(request.Deadline))
 	}
 	spec, ok := t.Jobs.Get(request.Job)
 	if !ok {
-		return store.Created{}, unknownJob(request.Job, t.Jobs)
+		return planned{}, unknownJob(request.Job, t.Jobs)
+	}
+	if err := person.MayOrder(spec.Name); err != nil {
+		return planned{}, err
 	}
 	input, err := checkInput(spec, request.Input)
 	if err != nil {
-		return store.Created{}, err
+		return planned{}, err
 	}
 	request.Input = input
 	places, err := t.Register.ListPlaces(ctx)
 	if err != nil {
-		return store.Created{}, fmt.Errorf("cannot list stores: %w", err)
+		return planned{}, fmt.Errorf("cannot list stores: %w", err)
 	}
-	run, targets, tasks, err := t.Planner.Expand(key.user, request, spec, places, now)
+	p := planned{at: now, spec: spec}
+	p.run, p.targets, p.tasks, err = t.Planner.Expand(person.Name, request, spec, places, now)
 	if err != nil {
-		return store.Created{}, err
+		return planned{}, err
 	}
-	return t.Runs.CreateRun(ctx, run, targets, tasks,
-		store.Request{User: key.user, RequestID: key.id, ContentHash: key.content}, now)
+	return p, person.MayOrderAt(p.targets)
 }
 
 func (t *Trigger) accepted(run store.Run, duplicate bool) protocol.Reply {

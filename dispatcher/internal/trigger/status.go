@@ -4,15 +4,22 @@ import (
 	"context"
 	"errors"
 
+	"muster/dispatcher/internal/people"
 	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
 	"muster/internal/task"
 )
 
-func (t *Trigger) status(ctx context.Context, payload []byte) (protocol.Reply, error) {
+func (t *Trigger) status(ctx context.Context, person people.Person, payload []byte) (protocol.Reply, error) {
 	var request protocol.StatusRequest
 	if err := t.decode(protocol.VerbStatus, payload, &request); err != nil {
 		return protocol.Reply{}, err
+	}
+	switch {
+	case request.Approvals:
+		return t.listApprovals(ctx, person)
+	case request.ApprovalID != "":
+		return t.showApproval(ctx, request.ApprovalID)
 	}
 	run, err := t.Runs.GetRun(ctx, request.RunID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -105,22 +112,38 @@ func (t *Trigger) jobs() protocol.Reply {
 	return reply
 }
 
-func (t *Trigger) help(user string) protocol.Reply {
+// noHash stands in examples for the contentHash that an approval is shown with.
+const noHash = "0000000000000000000000000000000000000000000000000000000000000000"
+
+// help explains the verbs that the person has.
+func (t *Trigger) help(person people.Person) protocol.Reply {
 	topics := t.Sender.Topics()
-	line := func(verb protocol.Verb, payload string) string { return topics.Request(user, verb) + " " + payload }
-	return protocol.Reply{
+	reply := protocol.Reply{
 		OK: true, Status: "accepted",
-		Message:   "publish one of these; the answer comes on the request's response topic below " + topics.Replies(user) + ", or else on " + topics.LastReply(user),
-		MessageZh: "按以下格式发布请求；答复发到请求指定的、位于 " + topics.Replies(user) + " 之下的响应主题，否则发到 " + topics.LastReply(user),
-		Usage: []string{
-			line(protocol.VerbRun, `{"job":"collect_log","stores":"all","input":{"date":"yesterday"}}`),
-			line(protocol.VerbRun, `{"requestId":"my-1","job":"collect_log","stores":["SH_0312","SH_0313"],"barrierSeconds":120}`),
-			line(protocol.VerbRun, `{"job":"collect_log","stores":{"labels":"region=east,format!=kiosk"}}`),
-			line(protocol.VerbStatus, `{"runId":"RUN"}`),
-			line(protocol.VerbStatus, `{"runId":"RUN","storeId":"SH_0312"}`),
-			line(protocol.VerbCancel, `{"runId":"RUN","stores":["SH_0312"]}`),
-			line(protocol.VerbJobs, `{}`),
-			line(protocol.VerbHelp, `{}`),
-		},
+		Message: "publish one of these; the answer comes on the request's response topic below " + topics.Replies(person.Name) +
+			", or else on " + topics.LastReply(person.Name),
+		MessageZh: "按以下格式发布请求；答复发到请求指定的、位于 " + topics.Replies(person.Name) + " 之下的响应主题，否则发到 " + topics.LastReply(person.Name),
 	}
+	for _, line := range []struct {
+		verb    protocol.Verb
+		payload string
+	}{
+		{protocol.VerbRun, `{"job":"collect_log","stores":"all","input":{"date":"yesterday"}}`},
+		{protocol.VerbRun, `{"requestId":"my-1","job":"collect_log","stores":["SH_0312","SH_0313"],"barrierSeconds":120}`},
+		{protocol.VerbRun, `{"job":"collect_log","stores":{"labels":"region=east,format!=kiosk"}}`},
+		{protocol.VerbStatus, `{"runId":"RUN"}`},
+		{protocol.VerbStatus, `{"runId":"RUN","storeId":"SH_0312"}`},
+		{protocol.VerbStatus, `{"approvalId":"APPROVAL"}`},
+		{protocol.VerbStatus, `{"approvals":true}`},
+		{protocol.VerbApprove, `{"approvalId":"APPROVAL","contentHash":"` + noHash + `","decision":"approve"}`},
+		{protocol.VerbApprove, `{"approvalId":"APPROVAL","contentHash":"` + noHash + `","decision":"reject","reason":"WHY"}`},
+		{protocol.VerbCancel, `{"runId":"RUN","stores":["SH_0312"]}`},
+		{protocol.VerbJobs, `{}`},
+		{protocol.VerbHelp, `{}`},
+	} {
+		if person.May(line.verb) == nil {
+			reply.Usage = append(reply.Usage, topics.Request(person.Name, line.verb)+" "+line.payload)
+		}
+	}
+	return reply
 }

@@ -14,11 +14,13 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
 
 	"muster/dispatcher/internal/job"
+	"muster/dispatcher/internal/people"
 	"muster/dispatcher/internal/schema"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
@@ -28,10 +30,13 @@ import (
 )
 
 // DefaultRate (requests a second) and DefaultBurst bound what one user asks: far
-// more than a person types, far less than a loop sends.
+// more than a person types, far less than a loop sends. Technicians, and names
+// that nobody knows, have the lower ones.
 const (
-	DefaultRate  = rate.Limit(5)
-	DefaultBurst = 20
+	DefaultRate            = rate.Limit(5)
+	DefaultBurst           = 20
+	DefaultTechnicianRate  = rate.Limit(1)
+	DefaultTechnicianBurst = 10
 )
 
 const (
@@ -41,9 +46,15 @@ const (
 	maxLogged = 300
 )
 
+// Maker makes runs, of a request or of an approval.
+type Maker interface {
+	CreateRun(ctx context.Context, run store.Run, places []store.Place, tasks []store.NewTask, req store.Request, now time.Time) (store.Created, error)
+	CreateApprovedRun(ctx context.Context, approvalID, by string, run store.Run, places []store.Place, tasks []store.NewTask, req store.Request, now time.Time) (store.Created, error)
+}
+
 // Runs is what changes.
 type Runs interface {
-	CreateRun(ctx context.Context, run store.Run, places []store.Place, tasks []store.NewTask, req store.Request, now time.Time) (store.Created, error)
+	Maker
 	FindRequest(ctx context.Context, user, requestID string) (store.Request, store.Run, error)
 	GetRun(ctx context.Context, runID string) (store.Run, error)
 	Cancel(ctx context.Context, runID string, stores []string, reason task.Reason, by string, now time.Time) ([]store.Task, int, error)
@@ -57,10 +68,20 @@ type Tasks interface {
 	GetResult(ctx context.Context, taskID string, attempt int) (store.Attempt, error)
 }
 
-// Register is the list of stores, and the book of who did what.
+// Approvals is what waits for the word of a second person.
+type Approvals interface {
+	AddApproval(ctx context.Context, a store.Approval, now time.Time) (store.Approval, bool, error)
+	GetApproval(ctx context.Context, approvalID string) (store.Approval, error)
+	ListApprovals(ctx context.Context, pendingOnly bool) ([]store.Approval, error)
+	DecideApproval(ctx context.Context, approvalID, by, state, why string, now time.Time) (store.Approval, error)
+}
+
+// Register is the list of stores, the book of who did what, and what waits to
+// be done.
 type Register interface {
 	ListPlaces(ctx context.Context) ([]store.Place, error)
 	Audit(ctx context.Context, actor, action, subject, detail string, now time.Time) error
+	Approvals
 }
 
 // Planner expands a request into a run with its targets and tasks. It refuses
@@ -69,8 +90,7 @@ type Planner interface {
 	Expand(user string, request protocol.RunRequest, spec job.Spec, places []store.Place, now time.Time) (store.Run, []store.Place, []store.NewTask, error)
 }
 
-// Config is what a Trigger needs. Rate and Burst of 0 mean the defaults;
-// Waiting tells how many claims of a run wait for a slot, nil: none is known.
+// Config is what a Trigger needs.
 type Config struct {
 	Runs     Runs
 	Tasks    Tasks
@@ -78,11 +98,44 @@ type Config struct {
 	Planner  Planner
 	Jobs     *job.Registry
 	Sender   *transport.Sender
-	Waiting  func(runID string) int
-	Now      func() time.Time
-	Logger   *slog.Logger
-	Rate     rate.Limit
-	Burst    int
+	// People says who may ask; nil: everybody is an operator who may approve.
+	People *people.People
+	// Waiting tells how many claims of a run wait for a slot; nil: none is known.
+	Waiting func(runID string) int
+	Now     func() time.Time
+	Logger  *slog.Logger
+	// Rate and Burst, and those of technicians, of 0 mean the defaults.
+	Rate            rate.Limit
+	Burst           int
+	TechnicianRate  rate.Limit
+	TechnicianBurst int
+	// ApprovalOver: a run over more stores needs approval; 0: none does for its
+	// size.
+	ApprovalOver int
+	// Approved does what was approved and is no run; nil: nothing else can be
+	// asked for.
+	Approved func(ctx context.Context, a store.Approval) error
+}
+
+func (c *Config) setDefaults() {
+	if c.Rate == 0 {
+		c.Rate = DefaultRate
+	}
+	if c.Burst == 0 {
+		c.Burst = DefaultBurst
+	}
+	if c.TechnicianRate == 0 {
+		c.TechnicianRate = DefaultTechnicianRate
+	}
+	if c.TechnicianBurst == 0 {
+		c.TechnicianBurst = DefaultTechnicianBurst
+	}
+	if c.Waiting == nil {
+		c.Waiting = func(string) int { return 0 }
+	}
+	if c.People == nil {
+		c.People = people.Anonymous()
+	}
 }
 
 // Trigger is step 1. Make it with New; safe for concurrent use.
@@ -91,6 +144,7 @@ type Trigger struct {
 	schemas map[protocol.Verb]*schema.Schema
 	limits  *limits
 	locks   userLocks
+	refused atomic.Int64
 
 	mu      sync.RWMutex // held for reading by every request, for writing by Start and Stop
 	started time.Time
@@ -100,17 +154,9 @@ type Trigger struct {
 // New returns a trigger that takes requests once Start was called. It fails
 // only when a built-in schema is broken.
 func New(cfg Config) (*Trigger, error) {
-	if cfg.Rate == 0 {
-		cfg.Rate = DefaultRate
-	}
-	if cfg.Burst == 0 {
-		cfg.Burst = DefaultBurst
-	}
-	if cfg.Waiting == nil {
-		cfg.Waiting = func(string) int { return 0 }
-	}
-	t := &Trigger{Config: cfg, schemas: map[protocol.Verb]*schema.Schema{}, limits: newLimits(cfg.Rate, cfg.Burst)}
-	for _, verb := range []protocol.Verb{protocol.VerbRun, protocol.VerbCancel, protocol.VerbStatus} {
+	cfg.setDefaults()
+	t := &Trigger{Config: cfg, schemas: map[protocol.Verb]*schema.Schema{}, limits: newLimits()}
+	for _, verb := range []protocol.Verb{protocol.VerbRun, protocol.VerbCancel, protocol.VerbStatus, protocol.VerbApprove} {
 		file := string(verb) + "_request.v1.schema.json"
 		doc, err := fs.ReadFile(schemas.FS, file)
 		if err != nil {
@@ -154,19 +200,36 @@ func (t *Trigger) Handle(ctx context.Context, addr protocol.Address, in transpor
 	defer t.mu.RUnlock()
 	reply, err := t.answer(ctx, addr, in)
 	if err != nil {
-		refusal := t.refusal(err)
-		t.Logger.Info("request refused", "user", addr.User, "verb", addr.Verb, "code", refusal.Code, "message", refusal.Message,
-			"bytes", len(in.Payload), "payload", strings.ToValidUTF8(string(in.Payload[:min(len(in.Payload), maxLogged)]), "\ufffd"))
-		requestID := reply.RequestID
-		reply = protocol.Rejected(refusal)
-		reply.RequestID = requestID
+		reply = t.refuse(addr, in, reply, err)
 	}
-	topic := t.replyTopic(addr.User, in.ResponseTopic)
+	user := addr.User
+	if in.User != "" && in.User != user {
+		if user = in.User; !protocol.ValidID(user) {
+			return nil // a terminal: it has no topic for replies
+		}
+	}
+	topic := t.replyTopic(user, in.ResponseTopic)
 	if err := t.Sender.JSON(ctx, topic, reply, transport.Options{CorrelationData: in.CorrelationData}); err != nil {
 		return fmt.Errorf("cannot answer %s of %s: %w", addr.Verb, addr.User, err)
 	}
 	return nil
 }
+
+// refuse turns an error into the reply, logs and counts it. Of the reply as it
+// was it keeps what names the request and what waits for approval.
+func (t *Trigger) refuse(addr protocol.Address, in transport.Inbound, was protocol.Reply, err error) protocol.Reply {
+	refusal := t.refusal(err)
+	t.refused.Add(1)
+	t.Logger.Info("request refused", "user", addr.User, "from", in.User, "verb", addr.Verb, "code", refusal.Code, "message", refusal.Message,
+		"bytes", len(in.Payload), "payload", strings.ToValidUTF8(string(in.Payload[:min(len(in.Payload), maxLogged)]), "\ufffd"))
+	reply := protocol.Rejected(refusal)
+	reply.RequestID, reply.ApprovalID, reply.ContentHash = was.RequestID, was.ApprovalID, was.ContentHash
+	reply.ExpiresAt, reply.Stores = was.ExpiresAt, was.Stores
+	return reply
+}
+
+// Refused is how many requests were refused since the start.
+func (t *Trigger) Refused() int64 { return t.refused.Load() }
 
 func (t *Trigger) answer(ctx context.Context, addr protocol.Address, in transport.Inbound) (protocol.Reply, error) {
 	switch {
@@ -174,25 +237,62 @@ func (t *Trigger) answer(ctx context.Context, addr protocol.Address, in transpor
 		return protocol.Reply{}, t.refuseRetained(ctx, addr)
 	case t.stopped:
 		return protocol.Reply{}, shuttingDown()
-	case !t.limits.allow(addr.User, t.Now()):
-		return protocol.Reply{}, tooFast(t.Rate)
+	}
+	person, err := t.admit(addr, in)
+	if err != nil {
+		return protocol.Reply{}, err
 	}
 	switch addr.Verb {
 	case protocol.VerbRun:
-		return t.run(ctx, addr.User, in.Payload)
+		return t.run(ctx, person, in.Payload)
 	case protocol.VerbCancel:
-		return t.cancel(ctx, addr.User, in.Payload)
+		return t.cancel(ctx, person, in.Payload)
 	case protocol.VerbStatus:
-		return t.status(ctx, in.Payload)
+		return t.status(ctx, person, in.Payload)
+	case protocol.VerbApprove:
+		return t.approve(ctx, person, in.Payload)
 	case protocol.VerbJobs:
 		return t.jobs(), nil
 	case protocol.VerbHelp:
-		return t.help(addr.User), nil
-	case protocol.VerbRetry, protocol.VerbApprove:
-		return protocol.Reply{}, notOffered(addr.Verb)
-	default:
-		return protocol.Reply{}, notOffered(addr.Verb)
+		return t.help(person), nil
+	case protocol.VerbRetry:
 	}
+	return protocol.Reply{}, notOffered(addr.Verb)
+}
+
+// admit lets in who may ask for the verb, not too often, and has signed where a
+// signature is due.
+func (t *Trigger) admit(addr protocol.Address, in transport.Inbound) (people.Person, error) {
+	user := addr.User
+	if in.User != "" {
+		user = in.User // it pays for what it sends, in whose name ever
+	}
+	person, unknown := t.People.Who(user)
+	r, burst := t.Rate, t.Burst
+	if unknown != nil || person.Role == people.Technician {
+		r, burst = t.TechnicianRate, t.TechnicianBurst
+	}
+	switch {
+	case !t.limits.allow(user, r, burst, t.Now()):
+		return person, tooFast(r)
+	case user != addr.User:
+		return person, impostor(addr.User)
+	case unknown != nil:
+		return person, unknown
+	}
+	if err := person.May(addr.Verb); err != nil {
+		return person, err
+	}
+	topic := t.Sender.Topics().Request(addr.User, addr.Verb)
+	return person, t.People.Believe(person, addr.Verb, topic, in.Payload, in.Signature)
+}
+
+// wantID refuses a request without an id where requests are signed.
+func (t *Trigger) wantID(requestID string) error {
+	if t.People.Signed() && requestID == "" {
+		return idWanted()
+	}
+	return nil
 }
 
 // refuseRetained takes a retained request off its topic, where it would come

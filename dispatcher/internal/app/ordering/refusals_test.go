@@ -80,7 +80,10 @@ func TestBadInputIsRefusedWithAReason(t *testing.T) {
 		"status wildcard":   {protocol.VerbStatus, `{"runId":"+"}`, protocol.CodeSchema, "/runId", "/runId: must match", ""},
 		"status a stranger": {protocol.VerbStatus, `{"runId":"` + first.RunID + `","storeId":"SH_1"}`, protocol.CodeUnknownStore, "/storeId", "run " + first.RunID + " has no such store: SH_1", ""},
 		"retry":             {protocol.VerbRetry, `{}`, protocol.CodeNotAllowed, "", "this version does not offer retry", "it offers run"},
-		"approve":           {protocol.VerbApprove, ``, protocol.CodeNotAllowed, "", "this version does not offer approve", "it offers run"},
+		"approve nothing":   {protocol.VerbApprove, ``, protocol.CodeEmptyPayload, "", "the payload is empty", ""},
+		"approve unknown":   {protocol.VerbApprove, `{"approvalId":"nope","contentHash":"` + strings.Repeat("0", 64) + `","decision":"approve"}`, protocol.CodeNotFound, "/approvalId", "no such approval: nope", "approvals"},
+		"approve no hash":   {protocol.VerbApprove, `{"approvalId":"nope","decision":"approve"}`, protocol.CodeSchema, "/contentHash", "/contentHash: is required", ""},
+		"approval unknown":  {protocol.VerbStatus, `{"approvalId":"nope"}`, protocol.CodeNotFound, "/approvalId", "no such approval: nope", "approvals"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reply := d.ask(c.verb, c.payload)

@@ -1,0 +1,173 @@
+package trigger
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"muster/dispatcher/internal/job"
+	"muster/dispatcher/internal/store"
+	"muster/internal/protocol"
+)
+
+const (
+	// approvalTime is how long an approval waits: what was asked for in the
+	// morning must not begin at night because somebody tidies up.
+	approvalTime = time.Hour
+	// maxWaiting bounds the approvals of one requester that wait.
+	maxWaiting = 20
+	// rotation is the request id of every asking for new keys, which makes one
+	// of it at a time.
+	rotation = "~keys"
+)
+
+// secondWord reports whether a run needs the word of a second person.
+func (t *Trigger) secondWord(p planned) bool {
+	return p.spec.Approval || t.ApprovalOver > 0 && len(p.targets) > t.ApprovalOver
+}
+
+// contentHash is the SHA-256 of everything that decides what would be done: the
+// job with its file and schemas, the input, every target, and the policy.
+func (p planned) contentHash() (string, error) {
+	input, err := canonical(p.run.Input)
+	if err != nil {
+		return "", err
+	}
+	stores := make([]string, 0, len(p.targets))
+	for _, place := range p.targets {
+		stores = append(stores, place.StoreID)
+	}
+	return digest(struct {
+		Job     string          `json:"job"`
+		Version int             `json:"version"`
+		Digest  string          `json:"digest"`
+		Input   json.RawMessage `json:"input"`
+		Stores  []string        `json:"stores"` // the planner orders them by id
+		Policy  job.Policy      `json:"policy"`
+	}{p.spec.Name, p.spec.Version, p.spec.Digest, input, stores, p.run.Policy})
+}
+
+// pending lists the approvals that wait at now.
+func (t *Trigger) pending(ctx context.Context) ([]store.Approval, error) {
+	all, err := t.Register.ListApprovals(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	now, waiting := t.Now(), all[:0]
+	for _, a := range all {
+		if now.Before(a.ExpiresAt) {
+			waiting = append(waiting, a)
+		}
+	}
+	return waiting, nil
+}
+
+// waiting returns the approval that the request waits for, or nil; a request of
+// the same id that asks for something else is refused with CONFLICT.
+func (t *Trigger) waiting(ctx context.Context, key requestKey) (*store.Approval, error) {
+	pending, err := t.pending(ctx)
+	if err != nil {
+		return nil, err
+	}
+	own := 0
+	for _, a := range pending {
+		switch {
+		case key.same(a) && a.RequestHash != key.content:
+			return nil, otherWaits(a)
+		case key.same(a):
+			return &a, nil
+		case a.Requester == key.user:
+			own++
+		}
+	}
+	if own >= maxWaiting {
+		return nil, tooManyWait(own)
+	}
+	return nil, nil
+}
+
+// ask keeps the request until a second person decides.
+func (t *Trigger) ask(ctx context.Context, key requestKey, request protocol.RunRequest, p planned) (store.Approval, error) {
+	hash, err := p.contentHash()
+	if err != nil {
+		return store.Approval{}, err
+	}
+	text, err := protocol.Encode(request)
+	if err != nil {
+		return store.Approval{}, err
+	}
+	asked, duplicate, err := t.Register.AddApproval(ctx, store.Approval{ApprovalID: newApprovalID(p.at), Kind: store.ApprovalRun,
+		Requester: key.user, RequestID: key.id, RequestHash: key.content, ContentHash: hash, Request: string(text),
+		Stores: len(p.targets), CreatedAt: p.at, ExpiresAt: p.at.Add(approvalTime)}, p.at)
+	if err == nil && duplicate && asked.RequestHash != key.content {
+		err = otherWaits(asked)
+	}
+	if err == nil {
+		t.Logger.Info("approval asked for", "approval_id", asked.ApprovalID, "user", key.user, "job", request.Job, "stores", asked.Stores)
+	}
+	return asked, err
+}
+
+// AskKeys asks for the word of a second person on a rotation of headquarters'
+// signing keys, in the name of actor, such as "host:root". What is approved is
+// done by Config.Approved. While one that actor asked for waits, it is returned.
+func (t *Trigger) AskKeys(ctx context.Context, actor string) (approvalID, contentHash string, err error) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	switch {
+	case t.stopped:
+		return "", "", shuttingDown()
+	case t.Approved == nil:
+		return "", "", fmt.Errorf("cannot ask for new keys: headquarters has no identity")
+	}
+	now := t.Now()
+	id := newApprovalID(now)
+	hash, err := digest(map[string]string{"kind": store.ApprovalKeys, "approvalId": id, "requester": actor})
+	if err != nil {
+		return "", "", err
+	}
+	asked, _, err := t.Register.AddApproval(ctx, store.Approval{ApprovalID: id, Kind: store.ApprovalKeys, Requester: actor,
+		RequestID: rotation, RequestHash: hash, ContentHash: hash, Request: "{}", CreatedAt: now, ExpiresAt: now.Add(approvalTime)}, now)
+	if err != nil {
+		return "", "", err
+	}
+	t.Logger.Info("approval asked for", "approval_id", asked.ApprovalID, "user", actor, "kind", asked.Kind)
+	return asked.ApprovalID, asked.ContentHash, nil
+}
+
+func newApprovalID(now time.Time) string {
+	return "ap-" + strings.ToLower(ulid.MustNew(ulid.Timestamp(now), rand.Reader).String())
+}
+
+// waits is what a reply tells of an approval beside its refusal.
+func (t *Trigger) waits(a store.Approval, request protocol.RunRequest) protocol.Reply {
+	return protocol.Reply{RequestID: request.RequestID, ApprovalID: a.ApprovalID, ContentHash: a.ContentHash,
+		ExpiresAt: protocol.At(a.ExpiresAt), Stores: a.Stores}
+}
+
+func needsApproval(a store.Approval, jobName string) *protocol.Error {
+	by := a.ExpiresAt.UTC().Format("15:04:05Z07:00")
+	return &protocol.Error{Code: protocol.CodeNeedsApproval,
+		Message:   fmt.Sprintf("%s at %d stores needs the word of a second person by %s; nothing was created yet", jobName, a.Stores, by),
+		MessageZh: fmt.Sprintf("作业 %s 涉及 %d 家门店，须由第二人在 %s 前批准；尚未创建任何内容", jobName, a.Stores, by),
+		Hint:      "somebody else who may approve runs: dispatcher approve " + a.ApprovalID}
+}
+
+func otherWaits(a store.Approval) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeConflict, Path: "/requestId",
+		Message:   fmt.Sprintf("the requestId waits for approval %s with other content; nothing was created", a.ApprovalID),
+		MessageZh: fmt.Sprintf("该 requestId 已用于内容不同、正在等待批准的请求 %s，未创建任何内容", a.ApprovalID),
+		Hint:      "take a new requestId for a new request"}
+}
+
+func tooManyWait(n int) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeRateLimited,
+		Message:   fmt.Sprintf("%d requests of this user wait for approval, no more are kept; nothing was created", n),
+		MessageZh: fmt.Sprintf("该用户已有 %d 个请求等待批准，不再接受新的请求，未创建任何内容", n),
+		Hint:      "wait until somebody has decided on them"}
+}

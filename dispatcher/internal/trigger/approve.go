@@ -1,0 +1,281 @@
+package trigger
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"muster/dispatcher/internal/people"
+	"muster/dispatcher/internal/store"
+	"muster/dispatcher/internal/transport"
+	"muster/internal/protocol"
+)
+
+// hostActor stands before the name of whoever asks on headquarters' own
+// machine.
+const hostActor = "host:"
+
+// approve takes the word of a second person. It needs no de-duplication: what is
+// decided stays so, and the same word again gets the same answer.
+func (t *Trigger) approve(ctx context.Context, person people.Person, payload []byte) (protocol.Reply, error) {
+	var request protocol.ApproveRequest
+	if err := t.decode(protocol.VerbApprove, payload, &request); err != nil {
+		return protocol.Reply{}, err
+	}
+	echo := protocol.Reply{RequestID: request.RequestID, ApprovalID: request.ApprovalID}
+	if err := t.wantID(request.RequestID); err != nil {
+		return echo, err
+	}
+	approval, err := t.getApproval(ctx, request.ApprovalID)
+	switch {
+	case err != nil:
+		return echo, err
+	case onePerson(person.Name, approval.Requester):
+		return echo, ownRequest(approval)
+	case approval.ContentHash != request.ContentHash:
+		return echo, otherContent(approval)
+	}
+	// The requester's own requests wait, and so do other approvers: whoever
+	// comes second reads what the first one did.
+	defer t.locks.lock(approval.Requester)()
+	reply, err := t.decide(ctx, person, request)
+	reply.RequestID, reply.ApprovalID = request.RequestID, request.ApprovalID
+	return reply, err
+}
+
+// onePerson compares names as people do. Whoever asks on headquarters' machine
+// is the user of that name.
+func onePerson(a, b string) bool {
+	return strings.EqualFold(strings.TrimPrefix(a, hostActor), strings.TrimPrefix(b, hostActor))
+}
+
+func (t *Trigger) getApproval(ctx context.Context, approvalID string) (store.Approval, error) {
+	approval, err := t.Register.GetApproval(ctx, approvalID)
+	if errors.Is(err, store.ErrNotFound) {
+		return approval, unknownApproval(approvalID)
+	}
+	return approval, err
+}
+
+// decide makes the one move of an approval, or says what was decided before.
+func (t *Trigger) decide(ctx context.Context, person people.Person, request protocol.ApproveRequest) (protocol.Reply, error) {
+	approval, err := t.getApproval(ctx, request.ApprovalID)
+	if err != nil {
+		return protocol.Reply{}, err
+	}
+	now := t.Now()
+	if approval.State == store.ApprovalPending && !now.Before(approval.ExpiresAt) {
+		return t.expire(ctx, approval, now)
+	}
+	if approval.State != store.ApprovalPending {
+		return t.decided(ctx, approval, request.Decision)
+	}
+	var reply protocol.Reply
+	switch {
+	case request.Decision == protocol.DecisionReject:
+		reply, err = t.reject(ctx, person, approval, request.Reason, now)
+	case approval.Kind == store.ApprovalRun:
+		reply, err = t.approveRun(ctx, person, approval)
+	default:
+		reply, err = t.approveKeys(ctx, person, approval, now)
+	}
+	if !errors.Is(err, store.ErrDecided) {
+		return reply, err
+	}
+	if approval, err = t.getApproval(ctx, request.ApprovalID); err != nil {
+		return protocol.Reply{}, err
+	}
+	return t.decided(ctx, approval, request.Decision)
+}
+
+// approveRun expands the request anew and creates the run, unless that would no
+// longer be what was asked for.
+func (t *Trigger) approveRun(ctx context.Context, person people.Person, approval store.Approval) (protocol.Reply, error) {
+	var request protocol.RunRequest
+	if err := protocol.Decode([]byte(approval.Request), protocol.MaxPayloadBytes, &request); err != nil {
+		return protocol.Reply{}, fmt.Errorf("cannot read what approval %s is for: %w", approval.ApprovalID, errors.New(err.Error()))
+	}
+	plan, err := t.expandAgain(ctx, approval, request)
+	var refusal *protocol.Error
+	if errors.As(err, &refusal) {
+		return t.makeVoid(ctx, person, approval, refusal.Message)
+	}
+	if err != nil {
+		return protocol.Reply{}, err
+	}
+	hash, err := plan.contentHash()
+	if err != nil {
+		return protocol.Reply{}, err
+	}
+	if hash != approval.ContentHash {
+		return t.makeVoid(ctx, person, approval, "the job, the stores, the input or the settings are not those that were asked for")
+	}
+	created, err := t.Runs.CreateApprovedRun(ctx, approval.ApprovalID, person.Name, plan.run, plan.targets, plan.tasks,
+		store.Request{User: approval.Requester, RequestID: approval.RequestID, ContentHash: approval.RequestHash}, plan.at)
+	if err != nil {
+		return protocol.Reply{}, err
+	}
+	reply, err := t.made(created, request)
+	if err == nil {
+		told := reply
+		told.ApprovalID = approval.ApprovalID
+		t.tell(ctx, approval, told)
+	}
+	return reply, err
+}
+
+// expandAgain also asks whether the requester may still order that.
+func (t *Trigger) expandAgain(ctx context.Context, approval store.Approval, request protocol.RunRequest) (planned, error) {
+	requester, err := t.People.Who(approval.Requester)
+	if err == nil {
+		err = requester.May(protocol.VerbRun)
+	}
+	if err != nil {
+		return planned{}, err
+	}
+	return t.expand(ctx, requester, request)
+}
+
+// approveKeys marks the approval first: done twice is worse than asked twice.
+func (t *Trigger) approveKeys(ctx context.Context, person people.Person, approval store.Approval, now time.Time) (protocol.Reply, error) {
+	if t.Approved == nil {
+		return protocol.Reply{}, fmt.Errorf("cannot do what approval %s is for: headquarters has no identity", approval.ApprovalID)
+	}
+	approval, err := t.Register.DecideApproval(ctx, approval.ApprovalID, person.Name, store.ApprovalApproved, "", now)
+	if err != nil {
+		return protocol.Reply{}, err
+	}
+	t.Logger.Info("approved", "approval_id", approval.ApprovalID, "kind", approval.Kind, "requester", approval.Requester, "user", person.Name)
+	if err := t.Approved(ctx, approval); err != nil {
+		return protocol.Reply{}, fmt.Errorf("cannot do what approval %s is for: %w", approval.ApprovalID, err)
+	}
+	return done(false), nil
+}
+
+func (t *Trigger) reject(ctx context.Context, person people.Person, approval store.Approval, why string, now time.Time) (protocol.Reply, error) {
+	approval, err := t.Register.DecideApproval(ctx, approval.ApprovalID, person.Name, store.ApprovalRejected, why, now)
+	if err != nil {
+		return protocol.Reply{}, err
+	}
+	t.Logger.Info("rejected", "approval_id", approval.ApprovalID, "kind", approval.Kind, "requester", approval.Requester, "user", person.Name)
+	t.tell(ctx, approval, protocol.Rejected(rejected(approval)))
+	return done(false), nil
+}
+
+func (t *Trigger) makeVoid(ctx context.Context, person people.Person, approval store.Approval, why string) (protocol.Reply, error) {
+	approval, err := t.Register.DecideApproval(ctx, approval.ApprovalID, person.Name, store.ApprovalVoid, why, t.Now())
+	if err != nil {
+		return protocol.Reply{}, err
+	}
+	t.tell(ctx, approval, protocol.Rejected(voided(approval)))
+	return protocol.Reply{}, voided(approval)
+}
+
+func (t *Trigger) expire(ctx context.Context, approval store.Approval, now time.Time) (protocol.Reply, error) {
+	approval, err := t.Register.DecideApproval(ctx, approval.ApprovalID, "headquarters", store.ApprovalExpired, "nobody decided in time", now)
+	if err != nil {
+		return protocol.Reply{}, err
+	}
+	t.tell(ctx, approval, protocol.Rejected(overdue(approval)))
+	return protocol.Reply{}, overdue(approval)
+}
+
+// decided answers whoever comes after the decision: the same word is repeated,
+// another comes too late.
+func (t *Trigger) decided(ctx context.Context, approval store.Approval, wanted protocol.Decision) (protocol.Reply, error) {
+	switch approval.State {
+	case store.ApprovalExpired:
+		return protocol.Reply{}, overdue(approval)
+	case store.ApprovalVoid:
+		return protocol.Reply{}, voided(approval)
+	case store.ApprovalRejected:
+		if wanted == protocol.DecisionReject {
+			return done(true), nil
+		}
+	case store.ApprovalApproved:
+		if wanted != protocol.DecisionApprove {
+			break
+		}
+		if approval.RunID == "" {
+			return done(true), nil
+		}
+		run, err := t.Runs.GetRun(ctx, approval.RunID)
+		return t.accepted(run, true), err
+	}
+	return protocol.Reply{}, tooLate(approval)
+}
+
+// done answers a decision that made no run.
+func done(duplicate bool) protocol.Reply {
+	return protocol.Reply{OK: true, Status: "accepted", Duplicate: &duplicate, Message: "it is decided", MessageZh: "已处理"}
+}
+
+// tell lets the requester know, as far as a user can be told. It is a courtesy:
+// status tells it at any time.
+func (t *Trigger) tell(ctx context.Context, approval store.Approval, reply protocol.Reply) {
+	if !protocol.ValidID(approval.Requester) {
+		return
+	}
+	reply.ApprovalID = approval.ApprovalID
+	if reply.RequestID = approval.RequestID; !protocol.ValidID(reply.RequestID) {
+		reply.RequestID = "" // it was derived from the bytes
+	}
+	topic := t.Sender.Topics().LastReply(approval.Requester)
+	if err := t.Sender.JSON(ctx, topic, reply, transport.Options{}); err != nil {
+		t.Logger.Warn("cannot tell the requester what was decided", "approval_id", approval.ApprovalID, "user", approval.Requester, "error", err)
+	}
+}
+
+func unknownApproval(id string) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeNotFound, Path: "/approvalId",
+		Message:   fmt.Sprintf("no such approval: %s", clip(id)),
+		MessageZh: fmt.Sprintf("没有编号为 %s 的待批准项", clip(id)),
+		Hint:      `those that wait are listed by status with {"approvals":true}`}
+}
+
+func ownRequest(a store.Approval) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeNotAllowed, Path: "/approvalId",
+		Message:   fmt.Sprintf("%s asked for it; another person has to decide", a.Requester),
+		MessageZh: fmt.Sprintf("该请求由 %s 提出，必须由另一人决定", a.Requester),
+		Hint:      "names that differ in case only are one person"}
+}
+
+func otherContent(a store.Approval) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeConflict, Path: "/contentHash",
+		Message:   fmt.Sprintf("approval %s is for other content; nothing was decided", a.ApprovalID),
+		MessageZh: fmt.Sprintf("待批准项 %s 的内容与给出的摘要不符，未作决定", a.ApprovalID),
+		Hint:      "look at it again by status, and take its contentHash"}
+}
+
+func rejected(a store.Approval) *protocol.Error {
+	why := cmp.Or(a.Why, "no reason was given")
+	return &protocol.Error{Code: protocol.CodeNotAllowed,
+		Message:   fmt.Sprintf("%s rejected it: %s; nothing was created", a.DecidedBy, clip(why)),
+		MessageZh: fmt.Sprintf("%s 已拒绝：%s；未创建任何内容", a.DecidedBy, clip(why)),
+		Hint:      "talk to them, then ask again"}
+}
+
+func voided(a store.Approval) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeConflict, Path: "/approvalId",
+		Message:   fmt.Sprintf("approval %s is void: %s; nothing was created", a.ApprovalID, a.Why),
+		MessageZh: fmt.Sprintf("待批准项 %s 已作废（%s），未创建任何内容", a.ApprovalID, a.Why),
+		Hint:      "the requester asks again, for what is the case now"}
+}
+
+func overdue(a store.Approval) *protocol.Error {
+	by := a.ExpiresAt.UTC().Format("2006-01-02T15:04:05Z07:00")
+	return &protocol.Error{Code: protocol.CodeExpired, Path: "/approvalId",
+		Message:   fmt.Sprintf("approval %s expired at %s; nothing was created", a.ApprovalID, by),
+		MessageZh: fmt.Sprintf("待批准项 %s 已于 %s 过期，未创建任何内容", a.ApprovalID, by),
+		Hint:      "the requester asks again"}
+}
+
+func tooLate(a store.Approval) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeConflict, Path: "/decision",
+		Message:   fmt.Sprintf("approval %s was %s by %s before; that stands", a.ApprovalID, a.State, a.DecidedBy),
+		MessageZh: fmt.Sprintf("待批准项 %s 已由 %s 处理（%s），不再更改", a.ApprovalID, a.DecidedBy, a.State),
+		Hint:      "a run that should not be is cancelled by cancel"}
+}

@@ -1,0 +1,65 @@
+package trigger
+
+import (
+	"context"
+	"encoding/json"
+
+	"muster/dispatcher/internal/people"
+	"muster/dispatcher/internal/store"
+	"muster/internal/protocol"
+)
+
+// maxListed bounds the approvals that one reply lists.
+const maxListed = 100
+
+// listApprovals tells what waits: to whoever may decide everything, to others
+// what they asked for.
+func (t *Trigger) listApprovals(ctx context.Context, person people.Person) (protocol.Reply, error) {
+	pending, err := t.pending(ctx)
+	if err != nil {
+		return protocol.Reply{}, err
+	}
+	all := person.May(protocol.VerbApprove) == nil
+	reply := protocol.Reply{OK: true, Status: "accepted"}
+	for _, a := range pending {
+		if len(reply.Approvals) == maxListed {
+			break
+		}
+		if all || a.Requester == person.Name {
+			shown := t.shown(a)
+			shown.Request = nil
+			reply.Approvals = append(reply.Approvals, shown)
+		}
+	}
+	if len(reply.Approvals) == 0 {
+		reply.Message, reply.MessageZh = "nothing waits for approval", "没有待批准的请求"
+	}
+	return reply, nil
+}
+
+func (t *Trigger) showApproval(ctx context.Context, approvalID string) (protocol.Reply, error) {
+	approval, err := t.getApproval(ctx, approvalID)
+	if err != nil {
+		return protocol.Reply{}, err
+	}
+	shown := t.shown(approval)
+	return protocol.Reply{OK: true, Status: "accepted", ApprovalID: approvalID, RunID: approval.RunID, Approval: &shown}, nil
+}
+
+func (t *Trigger) shown(a store.Approval) protocol.Approval {
+	shown := protocol.Approval{ApprovalID: a.ApprovalID, Kind: a.Kind, State: a.State, Requester: a.Requester, ContentHash: a.ContentHash,
+		CreatedAt: protocol.At(a.CreatedAt), ExpiresAt: protocol.At(a.ExpiresAt), DecidedAt: protocol.At(a.DecidedAt),
+		DecidedBy: a.DecidedBy, RunID: a.RunID, Why: a.Why}
+	if a.State == store.ApprovalPending && !t.Now().Before(a.ExpiresAt) {
+		shown.State = store.ApprovalExpired
+	}
+	if a.Kind != store.ApprovalRun {
+		return shown
+	}
+	shown.Stores, shown.Request = a.Stores, json.RawMessage(a.Request)
+	var request protocol.RunRequest
+	if protocol.Decode(shown.Request, protocol.MaxPayloadBytes, &request) == nil { // else it shows as it is
+		shown.Job, shown.Reason = request.Job, request.Reason
+	}
+	return shown
+}
