@@ -29,7 +29,7 @@ func newAttacker(seed uint64, number int, addr string) *attacker {
 func (a *attacker) work(ctx context.Context) {
 	attacks := []func(net.Conn){a.noise, a.brokenConnect, a.session, a.session, a.session, a.half, a.flood, a.deaf, a.promise, a.takeover}
 	for ctx.Err() == nil {
-		a.user = fmt.Sprintf("mallory%d-%d", a.number, a.r.IntN(4))
+		a.user = fmt.Sprintf("mallory%d-%d", a.number, a.r.IntN(10_000)) // a name that comes too often is banned
 		if a.r.IntN(2) == 0 {
 			a.user = "X1/" + a.user
 		}

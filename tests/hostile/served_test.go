@@ -50,7 +50,11 @@ func (c *customer) session(ctx context.Context, addr string, n *int, once bool) 
 	answers := make(chan string, 16)
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait)
 	defer cancel()
-	conn, err := fleet.Dial(limited, addr, fleet.Login{User: c.user}, func(m fleet.Message) { answers <- string(m.Payload) })
+	who := fleet.Login{User: c.user}
+	if once {
+		who.ClientID = fmt.Sprintf("%s-%d", c.user, *n) // an id that comes too often is banned
+	}
+	conn, err := fleet.Dial(limited, addr, who, func(m fleet.Message) { answers <- string(m.Payload) })
 	if err != nil {
 		c.fail(fmt.Errorf("cannot connect: %w", err))
 		return
