@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"muster/dispatcher/internal/store"
+	"muster/internal/protocol"
+)
+
+func auditShowCommand() *cobra.Command {
+	var data, since, actor string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show --data FOLDER",
+		Short: "Print the entries of the audit, oldest first",
+		Example: "  dispatcher audit show --data data --since 24h\n" +
+			"  dispatcher audit show --data data --since 2026-09-17 --actor ada --json",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			from, err := moment(since, time.Now())
+			if err != nil {
+				return err
+			}
+			show, end := showTable(cmd)
+			if asJSON {
+				show, end = showLine(cmd), func() {}
+			}
+			err = store.ReadAudit(cmd.Context(), filepath.Join(data, databaseFile), from, actor, show)
+			end()
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&data, "data", "", "headquarters' data folder (data_folder)")
+	f.StringVar(&since, "since", "", "only entries since then: 24h, 2026-09-17 or 2026-09-17T10:00:00+08:00")
+	f.StringVar(&actor, "actor", "", "only what this actor did")
+	f.BoolVar(&asJSON, "json", false, "print each entry as a line of JSON")
+	_ = cmd.MarkFlagRequired("data") // it is one of ours
+	return cmd
+}
+
+// moment reads a time as people give it; "" is the beginning.
+func moment(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
+		return now.Add(-ago), nil
+	}
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if at, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			return at, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("--since %q is no time; write 24h, 2026-09-17 or 2026-09-17T10:00:00+08:00", text)
+}
+
+// auditLine is an entry as --json prints it.
+type auditLine struct {
+	ID      int64         `json:"id"`
+	At      protocol.Time `json:"at"`
+	Actor   string        `json:"actor"`
+	Action  string        `json:"action"`
+	Subject string        `json:"subject"`
+	Detail  string        `json:"detail"`
+}
+
+func showLine(cmd *cobra.Command) func(store.AuditEntry) error {
+	return func(e store.AuditEntry) error {
+		text, err := protocol.Encode(auditLine{e.ID, protocol.At(e.At), e.Actor, e.Action, e.Subject, e.Detail})
+		if err == nil {
+			say(cmd.OutOrStdout(), "%s\n", text)
+		}
+		return err
+	}
+}
+
+func showTable(cmd *cobra.Command) (show func(store.AuditEntry) error, end func()) {
+	table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	say(table, "ID\tTIME\tACTOR\tACTION\tSUBJECT\tDETAIL\n")
+	show = func(e store.AuditEntry) error {
+		say(table, "%d\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.At.Local().Format(clock),
+			plain(e.Actor), plain(e.Action), plain(e.Subject), plain(e.Detail))
+		return nil
+	}
+	return show, func() { _ = table.Flush() }
+}
+
+// plain keeps what people wrote from moving the cursor or turning the line
+// around.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsGraphic(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
+}
