@@ -16,10 +16,12 @@ import (
 	"time"
 
 	"muster/edge-agent/internal/executor"
+	"muster/edge-agent/internal/identity"
 	"muster/edge-agent/internal/journal"
 	"muster/edge-agent/internal/outbox"
 	"muster/edge-agent/internal/stamp"
 	"muster/internal/protocol"
+	"muster/internal/trust"
 )
 
 // Sender hands messages to the link. True means handed over, not delivered.
@@ -43,6 +45,9 @@ type Config struct {
 	Outbox      *outbox.Box
 	Stamp       *stamp.Maker
 	Logger      *slog.Logger
+	// Identity knows headquarters' keys; nil: identity off, every message is
+	// believed, as on a development machine.
+	Identity *identity.Identity
 }
 
 // Refuse names the conditions under which the terminal runs nothing; zero
@@ -86,6 +91,7 @@ type Agent struct {
 	log     *slog.Logger
 	journal *journal.Journal
 	outbox  *outbox.Box
+	refused *refusals
 	events  chan event
 	stopped chan struct{}
 
@@ -101,6 +107,8 @@ type Agent struct {
 	// unanswered counts the hellos since the last sync.
 	unanswered int
 	clock      hqClock
+	window     *trust.Window // the numbers of headquarters' orders
+	proven     time.Time     // the newest time that headquarters signed
 	stopping   bool
 	due        time.Time // the next moment at which something is due
 	// nothingDue is set by an event after which there is nothing to look for: a
@@ -120,6 +128,7 @@ type work struct {
 	id      string
 	offer   *protocol.Offer // nil: none is known now
 	offerAt time.Time
+	hash    string // of the offer
 
 	lastClaim  time.Time
 	claimUntil time.Time // an unanswered claim holds a place until then
@@ -140,6 +149,7 @@ type grant struct {
 	attempt int
 	lease   time.Duration
 	limit   time.Duration // of one execution; 0: as the offer says
+	offer   string        // the Hash of the offer that may be run; "": any
 	until   time.Time     // the lease ends; not started later
 }
 
@@ -160,7 +170,10 @@ func (c hqClock) nowMs(now time.Time) int64 {
 // cannot write that down.
 func New(cfg Config) (*Agent, error) {
 	a := &Agent{cfg: cfg, log: cfg.Logger, journal: cfg.Journal, outbox: cfg.Outbox,
-		events: make(chan event), stopped: make(chan struct{}), tasks: map[string]*work{}, hellos: map[string]time.Time{}}
+		events: make(chan event), stopped: make(chan struct{}), tasks: map[string]*work{}, hellos: map[string]time.Time{},
+		refused: newRefusals(cfg.Logger)}
+	seq, proven := cfg.Journal.Floor()
+	a.window, a.proven = trust.NewWindow(orderWindow, seq), proven
 	if err := a.restore(time.Now()); err != nil {
 		return nil, fmt.Errorf("cannot take up earlier work: %w", err)
 	}
@@ -300,14 +313,27 @@ func (a *Agent) fence(taskID string) int {
 	return e.Attempt
 }
 
+// entry is a line for the journal. It keeps which offer the attempt executed, and
+// how far headquarters is proven.
+func (a *Agent) entry(taskID string, phase journal.Phase, attempt int) journal.Entry {
+	e := journal.Entry{TaskID: taskID, Phase: phase, Attempt: attempt, Seq: a.window.Highest()}
+	if !a.proven.IsZero() {
+		e.ProvenAt = a.proven.UnixMilli()
+	}
+	if old, _ := a.journal.Get(taskID); old.Attempt == attempt {
+		e.OfferSHA256 = old.OfferSHA256
+	}
+	return e
+}
+
 // record journals a phase for good.
 func (a *Agent) record(taskID string, phase journal.Phase, attempt int) error {
-	return a.journal.Put(journal.Entry{TaskID: taskID, Phase: phase, Attempt: attempt})
+	return a.journal.Put(a.entry(taskID, phase, attempt))
 }
 
 // note journals a phase that may be lost; an error is only logged.
 func (a *Agent) note(taskID string, phase journal.Phase, attempt int) {
-	if err := a.journal.Note(journal.Entry{TaskID: taskID, Phase: phase, Attempt: attempt}); err != nil {
+	if err := a.journal.Note(a.entry(taskID, phase, attempt)); err != nil {
 		a.log.Warn("journal refuses a note", "task_id", taskID, "phase", string(phase), "error", err)
 	}
 }

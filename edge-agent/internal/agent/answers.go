@@ -37,11 +37,17 @@ func checkResult(result json.RawMessage) (json.RawMessage, error) {
 	return value, nil
 }
 
-// failed is the answer of an attempt that did not run.
-func failed(taskID string, attempt int, failure protocol.Failure, now time.Time) outbox.Answer {
-	answer := outbox.Answer{TaskID: taskID, Attempt: attempt, Frame: protocol.Result{
-		TaskID: taskID, Attempt: attempt, Outcome: protocol.AnswerFailed,
+// failed is the answer of an attempt that did not run. It names the offer that
+// the attempt began to execute, else the one that is held.
+func (a *Agent) failed(w *work, attempt int, failure protocol.Failure, now time.Time) outbox.Answer {
+	answer := outbox.Answer{TaskID: w.id, Attempt: attempt, Frame: protocol.Result{
+		TaskID: w.id, Attempt: attempt, Outcome: protocol.AnswerFailed,
 		StartedAt: now.UnixMilli(), FinishedAt: now.UnixMilli()}}
+	if e, _ := a.journal.Get(w.id); e.Attempt == attempt && e.OfferSHA256 != "" {
+		answer.Frame.OfferSHA256 = e.OfferSHA256
+	} else if w.offer != nil {
+		answer.Frame.OfferSHA256 = w.hash
+	}
 	setFailure(&answer, failure)
 	return answer
 }
@@ -89,7 +95,7 @@ func (a *Agent) answerStored(w *work, now time.Time) {
 	answer, err := a.outbox.Read(w.id)
 	if err != nil {
 		a.log.Error("stored result cannot be read", "task_id", w.id, "error", err)
-		answer = failed(w.id, g.attempt, lostAnswer, now)
+		answer = a.failed(w, g.attempt, lostAnswer, now)
 	}
 	w.grant = nil
 	a.log.Info("grant answered with the stored result", "task_id", w.id, "attempt", g.attempt, "stored_attempt", answer.Attempt)
@@ -127,7 +133,7 @@ func (a *Agent) sendAnswer(w *work, now time.Time) {
 	answer, err := a.outbox.Read(w.id)
 	if err != nil {
 		a.log.Error("answer in the outbox cannot be read", "task_id", w.id, "error", err)
-		a.keep(w, failed(w.id, kept.Attempt, lostAnswer, now), now)
+		a.keep(w, a.failed(w, kept.Attempt, lostAnswer, now), now)
 		return
 	}
 	a.send(protocol.KindResult, stamped(answer, a.cfg.Stamp.Meta()))

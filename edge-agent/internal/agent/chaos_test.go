@@ -28,6 +28,7 @@ type faults struct {
 	delay                  time.Duration
 	crashes, breaks, tasks int
 	cancels, parallel      int
+	signed                 bool
 }
 
 func drawFaults(t *rapid.T) faults {
@@ -43,6 +44,7 @@ func drawFaults(t *rapid.T) faults {
 		cancels: rapid.IntRange(0, 1).Draw(t, "cancels"),
 
 		parallel: rapid.IntRange(1, 3).Draw(t, "parallel"),
+		signed:   rapid.Bool().Draw(t, "signed"),
 	}
 }
 
@@ -84,6 +86,9 @@ type hqTask struct {
 func simulate(t *testing.T, f faults) error {
 	h := &hq{faults: f, rng: rand.New(rand.NewPCG(f.seed, 1)), tasks: map[string]*hqTask{}, good: map[string]int{}}
 	h.bench = newBench(t, nil)
+	if f.signed {
+		h.identify()
+	}
 	h.cfg.MaxParallel = f.parallel
 	h.jobs[protocol.JobVersion{Type: "count", Version: 1}] = h.marking(h.work)
 	// The work needs to know its task: wrap it by order.

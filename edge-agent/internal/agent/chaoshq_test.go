@@ -45,7 +45,7 @@ func (h *hq) toAgent(topic string, message any) {
 		a, up := h.agent, h.up
 		h.mu.Unlock()
 		if up {
-			a.Message(topic, payload)
+			a.Message(topic, payload, h.sign(topic, payload))
 		}
 	})
 }
@@ -83,11 +83,15 @@ func (h *hq) offerAll() {
 }
 
 func (h *hq) publish(t *hqTask) {
+	h.toAgent(topics(h.t).Offer(storeID, t.id), h.offerOf(t))
+}
+
+func (h *hq) offerOf(t *hqTask) protocol.Offer {
 	now := time.Now()
-	h.toAgent(topics(h.t).Offer(storeID, t.id), protocol.Offer{Meta: h.meta(), TypeVersion: 1, Attempts: maxAttempts,
+	return protocol.Offer{Meta: h.meta(), TypeVersion: 1, Attempts: maxAttempts,
 		RunTimeoutMs: 60_000, QueueDeadline: now.Add(24 * time.Hour).UnixMilli(),
 		Record: protocol.Record{TaskID: t.id, ParentID: "run1", StoreID: storeID, Type: "count", Input: json.RawMessage(`{}`),
-			Status: t.state.Status, Attempt: t.state.Attempt, Deadline: now.Add(time.Hour).UnixMilli()}})
+			Status: t.state.Status, Attempt: t.state.Attempt, Deadline: now.Add(time.Hour).UnixMilli()}}
 }
 
 func (h *hq) move(t *hqTask, e task.Event) {
@@ -173,7 +177,7 @@ func (h *hq) claimed(t *hqTask) {
 		t.lease = time.Now().Add(lease)
 	}
 	h.tell(protocol.Order{Order: protocol.OrderGrant, TaskID: t.id, Attempt: t.state.Attempt,
-		LeaseMs: lease.Milliseconds(), RunTimeoutMs: 60_000})
+		LeaseMs: lease.Milliseconds(), RunTimeoutMs: 60_000, OfferSHA256: h.offerOf(t).Hash()})
 }
 
 func (h *hq) renew(id string, attempt int) {
@@ -184,6 +188,9 @@ func (h *hq) renew(id string, attempt int) {
 
 func (h *hq) answered(r protocol.Result) {
 	t := h.tasks[r.TaskID]
+	if want := h.offerOf(t).Hash(); r.OfferSHA256 != want && (r.Executed || r.OfferSHA256 != "") {
+		h.t.Errorf("the answer of %s/%d names the offer %q, want %s", r.TaskID, r.Attempt, r.OfferSHA256, want)
+	}
 	_, again := t.stored[r.Attempt]
 	if !again {
 		t.stored[r.Attempt] = r.SHA256

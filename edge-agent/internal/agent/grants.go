@@ -27,6 +27,10 @@ func (a *Agent) granted(o protocol.Order, now time.Time) {
 		a.log.Warn("grant ignored: it is out of date", "task_id", o.TaskID, "attempt", o.Attempt)
 		return
 	}
+	if o.OfferSHA256 == "" && a.cfg.Identity != nil {
+		a.refused.add(now, RefusedUnbound, "task_id", o.TaskID, "attempt", o.Attempt)
+		return
+	}
 	if o.Attempt <= a.fence(o.TaskID) {
 		a.repeat(o, now)
 		return
@@ -37,7 +41,7 @@ func (a *Agent) granted(o protocol.Order, now time.Time) {
 		return
 	}
 	w.grant = &grant{attempt: o.Attempt, lease: lease, until: now.Add(lease),
-		limit: time.Duration(o.RunTimeoutMs) * time.Millisecond}
+		limit: time.Duration(o.RunTimeoutMs) * time.Millisecond, offer: o.OfferSHA256}
 	if stored, kept := a.outbox.Get(w.id); kept && w.run == nil && stored.Outcome == protocol.AnswerSucceeded {
 		a.answerStored(w, now)
 	}
@@ -54,11 +58,16 @@ func (a *Agent) current(o protocol.Order, lease time.Duration, now time.Time) bo
 	if o.At.IsZero() || age <= lease+clockSlack {
 		return true
 	}
-	// Or headquarters set its clock back: measure it again.
+	a.measureAgain(now)
+	return false
+}
+
+// measureAgain asks for headquarters' clock soon: what looks old may be new, and
+// the clock set back.
+func (a *Agent) measureAgain(now time.Time) {
 	if a.up && a.helloAt.After(now.Add(resendFrom)) {
 		a.helloAt = now.Add(resendAfter())
 	}
-	return false
 }
 
 // repeat answers the copy of a grant: headquarters may have missed what was
@@ -78,11 +87,12 @@ func (a *Agent) repeat(o protocol.Order, now time.Time) {
 }
 
 // startGranted starts what is granted, known and not yet running, in the order
-// in which the leases end, while there is a free place.
+// in which the leases end, while there is a free place. A grant runs the very
+// offer that it names, and waits for it while another is held.
 func (a *Agent) startGranted(now time.Time) {
 	var ready []*work
 	for _, w := range a.tasks {
-		if w.grant != nil && w.offer != nil && w.run == nil {
+		if w.grant != nil && w.offer != nil && w.run == nil && (w.grant.offer == "" || w.grant.offer == w.hash) {
 			ready = append(ready, w)
 		}
 	}
@@ -103,11 +113,12 @@ func (a *Agent) start(w *work, now time.Time) {
 	}
 	if reason := a.refusal(w.offer); reason != "" {
 		w.grant = nil
-		a.keep(w, failed(w.id, g.attempt, protocol.Failure{Code: protocol.CodeRefused, Message: reason}, now), now)
+		a.keep(w, a.failed(w, g.attempt, protocol.Failure{Code: protocol.CodeRefused, Message: reason}, now), now)
 		return
 	}
-	err := a.journal.Put(journal.Entry{TaskID: w.id, Phase: journal.PhaseGranted, Attempt: g.attempt, StartedAt: now.UnixMilli()})
-	if err != nil {
+	intent := a.entry(w.id, journal.PhaseGranted, g.attempt)
+	intent.StartedAt, intent.OfferSHA256 = now.UnixMilli(), w.hash
+	if err := a.journal.Put(intent); err != nil {
 		a.log.Error("attempt not started: the intent cannot be journalled", "task_id", w.id, "attempt", g.attempt, "error", err)
 		w.grant = nil
 		w.nextClaim = now.Add(resendAfter())

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"muster/internal/protocol"
+	"muster/internal/trust"
 )
 
 // Up is called by the link when messages flow.
@@ -41,53 +42,65 @@ func (a *Agent) Presence(sessionID string, online bool) []byte {
 }
 
 // Message takes in one message of the broker and returns once it is journalled
-// and acted upon. What is malformed or not for this terminal is refused with a
-// line in the log; it is never an error to the link.
-func (a *Agent) Message(topic string, payload []byte) {
+// and acted upon. What is not proven to be headquarters', malformed or not for
+// this terminal is refused, counted and told to the log; it is never an error to
+// the link.
+func (a *Agent) Message(topic string, payload []byte, signature trust.Signature) {
 	address, ok := a.cfg.Topics.Parse(topic)
-	if !ok || address.Area != protocol.AreaStores || address.Store != a.cfg.StoreID {
-		a.log.Warn("message on a foreign topic refused", "topic", topic)
-		return
-	}
 	switch {
+	case ok && address.Area == protocol.AreaTrust && a.cfg.Identity != nil:
+		a.takeKeys(payload)
+	case !ok || address.Area != protocol.AreaStores || address.Store != a.cfg.StoreID:
+		a.refused.add(time.Now(), RefusedForeign, "topic", topic)
+	case address.Kind == protocol.KindOffer && len(payload) == 0:
+		// Unsigned: whoever can send it can as well withhold the offer.
+		a.post(func(time.Time) { a.withdraw(address.Task) })
 	case address.Kind == protocol.KindOffer:
-		a.takeOffer(address.Task, payload)
+		if key, ok := a.verify(topic, payload, signature); ok {
+			a.takeOffer(address.Task, payload, key)
+		}
 	case address.Kind == protocol.KindOrders && address.Terminal == a.cfg.TerminalID:
-		a.takeOrder(payload)
+		if key, ok := a.verify(topic, payload, signature); ok {
+			a.takeOrder(payload, key)
+		}
 	default:
-		a.log.Warn("message of a foreign kind refused", "topic", topic)
+		a.refused.add(time.Now(), RefusedForeign, "topic", topic)
 	}
 }
 
-func (a *Agent) takeOffer(taskID string, payload []byte) {
-	if len(payload) == 0 {
-		a.post(func(now time.Time) { a.withdraw(taskID) })
-		return
-	}
+func (a *Agent) takeOffer(taskID string, payload []byte, key trust.Key) {
 	var o protocol.Offer
 	if err := protocol.Decode(payload, protocol.MaxPayloadBytes, &o); err != nil {
-		a.log.Warn("offer refused", "task_id", taskID, "error", err)
+		a.refused.add(time.Now(), RefusedMalformed, "task_id", taskID, "error", err)
 		return
 	}
 	if o.TaskID != taskID || o.StoreID != a.cfg.StoreID {
-		a.log.Warn("offer refused: it is for another task or store", "task_id", taskID,
-			"named_task_id", o.TaskID, "named_store_id", o.StoreID)
+		a.refused.add(time.Now(), RefusedForeign, "task_id", taskID, "named_task_id", o.TaskID, "named_store_id", o.StoreID)
 		return
 	}
-	a.post(func(now time.Time) { a.offered(&o, now) })
+	a.post(func(now time.Time) {
+		if a.believe(key, o.At.Time, now) {
+			a.offered(&o, now)
+		}
+	})
 }
 
-func (a *Agent) takeOrder(payload []byte) {
+func (a *Agent) takeOrder(payload []byte, key trust.Key) {
 	var o protocol.Order
 	if err := protocol.Decode(payload, protocol.MaxPayloadBytes, &o); err != nil {
-		a.log.Warn("order refused", "error", err)
+		a.refused.add(time.Now(), RefusedMalformed, "error", err)
 		return
 	}
 	if o.Order != protocol.OrderSync && !protocol.ValidID(o.TaskID) {
-		a.log.Warn("order refused: it names no task", "order", string(o.Order))
+		a.refused.add(time.Now(), RefusedMalformed, "order", string(o.Order), "task_id", o.TaskID)
 		return
 	}
-	a.post(func(now time.Time) { a.obey(o, now) })
+	a.post(func(now time.Time) {
+		// In this order: a key that is over must not move the window.
+		if a.believe(key, o.At.Time, now) && a.isNew(o, now) {
+			a.obey(o, now)
+		}
+	})
 }
 
 func (a *Agent) obey(o protocol.Order, now time.Time) {
@@ -105,6 +118,6 @@ func (a *Agent) obey(o protocol.Order, now time.Time) {
 	case protocol.OrderSync:
 		a.synchronise(o, now)
 	default:
-		a.log.Warn("order of an unknown kind ignored", "order", string(o.Order))
+		a.refused.add(now, RefusedMalformed, "order", string(o.Order))
 	}
 }

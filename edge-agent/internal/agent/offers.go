@@ -25,11 +25,12 @@ func (a *Agent) offered(o *protocol.Offer, now time.Time) {
 	if w.offer != nil && o.Attempt < w.offer.Attempt {
 		return
 	}
-	a.nothingDue = isCopy(w.offer, o)
+	hash := o.Hash()
+	a.nothingDue = isCopy(w.offer, o) && hash == w.hash
 	if w.offer == nil || o.Attempt > w.offer.Attempt || o.NotBefore != w.offer.NotBefore {
 		w.nextClaim, w.refuseFrom = time.Time{}, time.Time{}
 	}
-	w.offer, w.offerAt = o, now
+	w.offer, w.offerAt, w.hash = o, now, hash
 	if _, known := a.journal.Get(o.TaskID); !known {
 		a.note(o.TaskID, journal.PhaseOffered, 0)
 	}

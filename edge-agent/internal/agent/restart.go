@@ -34,7 +34,7 @@ func (a *Agent) restore(now time.Time) error {
 			a.interrupted(w, e, now)
 		case journal.PhaseFinished:
 			if damaged[e.TaskID] == e.Attempt {
-				a.keep(w, failed(e.TaskID, e.Attempt, lostAnswer, now), now)
+				a.keep(w, a.failed(w, e.Attempt, lostAnswer, now), now)
 				continue
 			}
 			// The receipt was obeyed and the crash came before it was noted.
@@ -55,7 +55,7 @@ func (a *Agent) interrupted(w *work, e journal.Entry, now time.Time) {
 	order := executor.Order{TaskID: e.TaskID, Attempt: e.Attempt, StoreID: a.cfg.StoreID, TerminalID: a.cfg.TerminalID}
 	killed := executor.KillLeftovers(order)
 	a.log.Warn("attempt was cut off, answered as interrupted", "task_id", e.TaskID, "attempt", e.Attempt, "killed", killed)
-	answer := failed(e.TaskID, e.Attempt, protocol.Failure{Code: protocol.CodeInterrupted,
+	answer := a.failed(w, e.Attempt, protocol.Failure{Code: protocol.CodeInterrupted,
 		Message: "the terminal stopped in the middle of the execution"}, now)
 	answer.Frame.StartedAt = e.StartedAt
 	answer.Frame.Executed = true

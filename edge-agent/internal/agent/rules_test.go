@@ -336,7 +336,7 @@ func TestForeignMessagesChangeNothing(t *testing.T) {
 			"elsewhere/stores/" + storeID + "/tasks/t1":                              `{}`,
 			topics(t).Terminal(storeID, terminalID, protocol.KindOrders) + "/deeper": `{}`,
 		} {
-			b.agent.Message(topic, []byte(payload))
+			b.deliver(topic, []byte(payload))
 		}
 		b.offer("t6", func(o *protocol.Offer) { o.TerminalID = "pos-2" })
 		sleep(time.Minute)

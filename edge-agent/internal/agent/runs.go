@@ -22,6 +22,7 @@ var (
 // execution is one that runs.
 type execution struct {
 	attempt      int
+	offer        string // the Hash of what is executed
 	began        time.Time
 	lease        time.Duration
 	nextProgress time.Time
@@ -39,7 +40,7 @@ func (a *Agent) execute(w *work, g *grant, now time.Time) {
 		limit = time.Duration(w.offer.RunTimeoutMs) * time.Millisecond
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
-	w.run = &execution{attempt: g.attempt, began: now, lease: g.lease, nextProgress: now, cancel: cancel}
+	w.run = &execution{attempt: g.attempt, offer: w.hash, began: now, lease: g.lease, nextProgress: now, cancel: cancel}
 	a.running++
 	order := executor.Order{
 		TaskID: w.id, Attempt: g.attempt, StoreID: a.cfg.StoreID, TerminalID: a.cfg.TerminalID,
@@ -66,9 +67,9 @@ func (a *Agent) noteStarted(order executor.Order, pid int, began time.Time) {
 	if w := a.tasks[order.TaskID]; w == nil || w.run == nil || w.run.attempt != order.Attempt {
 		return
 	}
-	err := a.journal.Note(journal.Entry{TaskID: order.TaskID, Phase: journal.PhaseStarted, Attempt: order.Attempt,
-		StartedAt: began.UnixMilli(), PID: pid})
-	if err != nil {
+	e := a.entry(order.TaskID, journal.PhaseStarted, order.Attempt)
+	e.StartedAt, e.PID = began.UnixMilli(), pid
+	if err := a.journal.Note(e); err != nil {
 		a.log.Warn("journal refuses a note", "task_id", order.TaskID, "phase", string(journal.PhaseStarted), "error", err)
 	}
 }
@@ -107,7 +108,7 @@ func (a *Agent) ended(order executor.Order, output executor.Output, err error, c
 	answer.Frame.StartedAt = run.began.UnixMilli()
 	answer.Frame.FinishedAt = now.UnixMilli()
 	answer.Frame.DurationMs = now.Sub(run.began).Milliseconds()
-	answer.Frame.Executed = true
+	answer.Frame.Executed, answer.Frame.OfferSHA256 = true, run.offer
 	a.log.Info("attempt ended", "task_id", w.id, "attempt", order.Attempt,
 		"outcome", string(answer.Frame.Outcome), "duration", now.Sub(run.began))
 	a.keep(w, answer, now)

@@ -19,11 +19,14 @@ import (
 
 	"muster/edge-agent/internal/agent"
 	"muster/edge-agent/internal/executor"
+	"muster/edge-agent/internal/hqtest"
+	"muster/edge-agent/internal/identity"
 	"muster/edge-agent/internal/journal"
 	"muster/edge-agent/internal/outbox"
 	"muster/edge-agent/internal/stamp"
 	"muster/internal/protocol"
 	"muster/internal/task"
+	"muster/internal/trust"
 )
 
 const (
@@ -101,12 +104,25 @@ type bench struct {
 	agent *agent.Agent
 	kill  func()
 	seq   int64
+
+	// With identity on: the folder, and the key that signs for headquarters.
+	identity string
+	signer   *trust.Signer
+	hashes   map[string]string // of the newest offer of a task
+	log      *slog.Logger      // nil: nobody reads it
+}
+
+// identify switches identity on for the agents that are started from now on.
+func (b *bench) identify() *hqtest.HQ {
+	hq := hqtest.New(b.t)
+	b.identity, b.signer = hq.Enrolled(storeID, terminalID), hq.Key
+	return hq
 }
 
 // newBench makes a terminal that runs the given work for job "count" version 1.
 func newBench(t testing.TB, work executor.Func) *bench {
 	t.Helper()
-	b := &bench{t: t, folder: t.TempDir(), wire: &wire{}}
+	b := &bench{t: t, folder: t.TempDir(), wire: &wire{}, hashes: map[string]string{}}
 	b.jobs = executor.Registry{{Type: "count", Version: 1}: b.marking(work)}
 	b.cfg = agent.Config{StoreID: storeID, TerminalID: terminalID, Version: "test", MaxParallel: 1,
 		Measure: func() protocol.Condition { return protocol.Condition{} }}
@@ -154,6 +170,9 @@ func (b *bench) wantMarks(want ...string) {
 func (b *bench) start() {
 	b.t.Helper()
 	log := slog.New(slog.DiscardHandler)
+	if b.log != nil {
+		log = b.log
+	}
 	book, err := journal.Open(b.folder, time.Now, log)
 	if err != nil {
 		b.t.Fatal(err)
@@ -165,6 +184,11 @@ func (b *bench) start() {
 	cfg := b.cfg
 	cfg.Topics, cfg.Jobs, cfg.Journal, cfg.Outbox, cfg.Logger = topics(b.t), b.jobs, book, box, log
 	cfg.Stamp = stamp.New(time.Now, book.LastWrite())
+	if b.identity != "" {
+		if cfg.Identity, err = identity.Open(b.identity, storeID, terminalID, time.Now()); err != nil {
+			b.t.Fatal(err)
+		}
+	}
 	b.agent, err = agent.New(cfg)
 	if err != nil {
 		b.t.Fatal(err)
@@ -219,14 +243,32 @@ func (b *bench) order(o protocol.Order) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.agent.Message(topics(b.t).Terminal(storeID, terminalID, protocol.KindOrders), payload)
+	b.deliver(orders(b.t), payload)
+}
+
+func orders(t testing.TB) string { return topics(t).Terminal(storeID, terminalID, protocol.KindOrders) }
+
+// deliver brings one message, signed when identity is on.
+func (b *bench) deliver(topic string, payload []byte) {
+	b.agent.Message(topic, payload, b.sign(topic, payload))
 	synctest.Wait()
+}
+
+func (b *bench) sign(topic string, payload []byte) trust.Signature {
+	if b.signer == nil || len(payload) == 0 {
+		return trust.Signature{}
+	}
+	return b.signer.Sign(topic, payload)
 }
 
 func (b *bench) grant(taskID string, attempt int) {
 	b.t.Helper()
-	b.order(protocol.Order{Order: protocol.OrderGrant, TaskID: taskID, Attempt: attempt,
-		LeaseMs: lease.Milliseconds(), RunTimeoutMs: 60_000})
+	o := protocol.Order{Order: protocol.OrderGrant, TaskID: taskID, Attempt: attempt,
+		LeaseMs: lease.Milliseconds(), RunTimeoutMs: 60_000}
+	if b.identity != "" {
+		o.OfferSHA256 = b.hashes[taskID]
+	}
+	b.order(o)
 }
 
 func (b *bench) receipt(r protocol.Result, accepted bool, code protocol.Code) {
@@ -250,13 +292,12 @@ func (b *bench) offer(taskID string, change ...func(*protocol.Offer)) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.agent.Message(topics(b.t).Offer(storeID, taskID), payload)
-	synctest.Wait()
+	b.hashes[taskID] = o.Hash()
+	b.deliver(topics(b.t).Offer(storeID, taskID), payload)
 }
 
 func (b *bench) withdraw(taskID string) {
-	b.agent.Message(topics(b.t).Offer(storeID, taskID), nil)
-	synctest.Wait()
+	b.deliver(topics(b.t).Offer(storeID, taskID), nil)
 }
 
 // claims drains the ids of the tasks that were claimed.

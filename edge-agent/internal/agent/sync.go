@@ -163,7 +163,7 @@ func (a *Agent) reconcile(t protocol.SyncTask, now time.Time) {
 		w.nextClaim, w.claimUntil = time.Time{}, time.Time{}
 	default:
 		a.log.Warn("attempt is unknown here, answered as interrupted", "task_id", t.TaskID, "attempt", t.Attempt)
-		a.keep(w, failed(t.TaskID, t.Attempt, protocol.Failure{Code: protocol.CodeInterrupted,
+		a.keep(w, a.failed(w, t.Attempt, protocol.Failure{Code: protocol.CodeInterrupted,
 			Message: "the terminal lost its memory of this attempt; whether it ran is unknown"}, now), now)
 	}
 }

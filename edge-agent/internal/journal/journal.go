@@ -58,6 +58,14 @@ type Entry struct {
 	StartedAt int64 `json:"startedAt,omitempty"` // terminal clock, epoch ms
 	PID       int   `json:"pid,omitempty"`
 	At        int64 `json:"at"` // of this line, terminal clock, epoch ms
+	// OfferSHA256 is the Hash of the offer that Attempt executed, "" when it
+	// never started.
+	OfferSHA256 string `json:"offerSha256,omitempty"`
+	// Seq is the highest number of an order of headquarters that was believed
+	// when the line was written, ProvenAt the newest time that headquarters
+	// signed, its clock, epoch ms. 0 while nothing was signed.
+	Seq      int64 `json:"seq,omitempty"`
+	ProvenAt int64 `json:"provenAt,omitempty"`
 }
 
 // Limits of what is remembered about tasks that are over. A replayed message
@@ -86,6 +94,10 @@ type Journal struct {
 	closed  int
 	gap     bool
 	last    int64
+
+	// The highest Seq and ProvenAt of any line: every line that is written
+	// carries them, so that no compaction loses them.
+	seq, provenAt int64
 }
 
 // Open reads the journal in folder, which must exist and be locked by the
@@ -126,6 +138,15 @@ func (j *Journal) LastWrite() time.Time {
 	return time.UnixMilli(j.last)
 }
 
+// Floor returns the highest Seq and the newest ProvenAt ever written, zero when
+// there is none.
+func (j *Journal) Floor() (seq int64, provenAt time.Time) {
+	if j.provenAt == 0 {
+		return j.seq, time.Time{}
+	}
+	return j.seq, time.UnixMilli(j.provenAt)
+}
+
 // Get returns what is known of a task.
 func (j *Journal) Get(taskID string) (Entry, bool) {
 	e, ok := j.entries[taskID]
@@ -156,6 +177,7 @@ func (j *Journal) put(e Entry, sync bool) error {
 		return fmt.Errorf("cannot journal task %s: %w", e.TaskID, os.ErrClosed)
 	}
 	e.At = j.now().UnixMilli()
+	e.Seq, e.ProvenAt = max(e.Seq, j.seq), max(e.ProvenAt, j.provenAt)
 	line, err := encodeLine(e)
 	if err != nil {
 		return fmt.Errorf("cannot journal task %s: %w", e.TaskID, err)
@@ -210,12 +232,14 @@ func (j *Journal) take(e Entry) {
 	}
 	j.entries[e.TaskID] = e
 	j.last = max(j.last, e.At)
+	j.seq, j.provenAt = max(j.seq, e.Seq), max(j.provenAt, e.ProvenAt)
 	if j.closed > maxClosed+maxClosed/10 {
 		j.forget()
 	}
 }
 
-// forget drops the oldest entries of tasks that are over.
+// forget drops the oldest entries of tasks that are over. The newest stays,
+// however old: with it the floor stays on the disk.
 func (j *Journal) forget() {
 	var over []Entry
 	for _, e := range j.entries {
@@ -226,7 +250,7 @@ func (j *Journal) forget() {
 	slices.SortFunc(over, func(a, b Entry) int { return int(b.At - a.At) })
 	oldest := j.now().Add(-maxAge).UnixMilli()
 	for i, e := range over {
-		if i >= maxClosed || e.At < oldest {
+		if i >= maxClosed || (i > 0 && e.At < oldest) {
 			delete(j.entries, e.TaskID)
 			j.closed--
 		}
@@ -239,6 +263,7 @@ func (j *Journal) rewrite() error {
 	var b bytes.Buffer
 	b.WriteString(header)
 	for _, e := range j.entries {
+		e.Seq, e.ProvenAt = j.seq, j.provenAt
 		line, err := encodeLine(e)
 		if err != nil {
 			return err

@@ -3,6 +3,7 @@ package journal_test
 import (
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -255,5 +256,46 @@ func TestSecondAgentIsRefusedAndToldWhoHoldsTheFolder(t *testing.T) {
 	}
 	if err := errors.Join(lock.Release(), lock.Release()); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestTheFloorOutlivesEverythingThatIsForgotten(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	now := time.UnixMilli(1_700_000_000_000)
+	j := open(t, folder, func() time.Time { return now })
+	if seq, proven := j.Floor(); seq != 0 || !proven.IsZero() {
+		t.Errorf("an empty journal has the floor %d, %v", seq, proven)
+	}
+	proven := time.UnixMilli(1_700_000_009_000)
+	err := j.Put(journal.Entry{TaskID: "a", Phase: journal.PhaseGranted, Attempt: 1, Seq: 70, ProvenAt: proven.UnixMilli()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, j, "a", journal.PhaseReceipted, 1) // the line with the numbers is no longer the task's last
+	now = now.Add(100 * 24 * time.Hour)
+	for range 3 {
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		j = open(t, folder, func() time.Time { return now })
+		if seq, at := j.Floor(); seq != 70 || !at.Equal(proven) {
+			t.Errorf("the floor is %d, %v", seq, at)
+		}
+	}
+}
+
+func TestAJournalFromBeforeSignaturesLoads(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	doc := `{"taskId":"a","phase":"granted","attempt":1,"startedAt":5,"at":1700000000000}`
+	line := fmt.Sprintf("muster-journal 1\n%08x %s\n", crc32.Checksum([]byte(doc), crc32.MakeTable(crc32.Castagnoli)), doc)
+	if err := os.WriteFile(path(folder), []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j := open(t, folder, time.Now)
+	e, ok := j.Get("a")
+	if seq, _ := j.Floor(); !ok || e.Attempt != 1 || e.OfferSHA256 != "" || seq != 0 || j.Gap() {
+		t.Errorf("got %+v, floor %d, gap %t", e, seq, j.Gap())
 	}
 }

@@ -29,14 +29,14 @@ const willDelay = 15 * time.Second
 func (l *Link) connectPacket() (*paho.Connect, string) {
 	sessionID := ulid.MustNewDefault(time.Now()).String()
 	expiry, delay := uint32(0), uint32(willDelay/time.Second)
+	presence, will := l.topic(protocol.KindPresence), l.handler.Presence(sessionID, false)
 	packet := &paho.Connect{
-		ClientID:   l.cfg.Store + "/" + l.cfg.Terminal,
-		CleanStart: true,
-		KeepAlive:  uint16(keepAlive / time.Second),
-		Properties: &paho.ConnectProperties{SessionExpiryInterval: &expiry, RequestProblemInfo: true},
-		WillMessage: &paho.WillMessage{QoS: 1, Retain: true, Topic: l.topic(protocol.KindPresence),
-			Payload: l.handler.Presence(sessionID, false)},
-		WillProperties: &paho.WillProperties{WillDelayInterval: &delay},
+		ClientID:       l.cfg.Store + "/" + l.cfg.Terminal,
+		CleanStart:     true,
+		KeepAlive:      uint16(keepAlive / time.Second),
+		Properties:     &paho.ConnectProperties{SessionExpiryInterval: &expiry, RequestProblemInfo: true},
+		WillMessage:    &paho.WillMessage{QoS: 1, Retain: true, Topic: presence, Payload: will},
+		WillProperties: &paho.WillProperties{WillDelayInterval: &delay, User: l.signed(presence, will)},
 	}
 	if l.cfg.User != "" {
 		packet.UsernameFlag, packet.Username = true, l.cfg.User
@@ -52,11 +52,15 @@ func (l *Link) connectPacket() (*paho.Connect, string) {
 const subscribeTries = 3
 
 func (l *Link) subscribe(ctx context.Context, client *paho.Client) error {
-	request := &paho.Subscribe{Subscriptions: []paho.SubscribeOptions{
-		{Topic: l.topic(protocol.KindOrders), QoS: 1},
+	request := &paho.Subscribe{}
+	if l.cfg.Signer != nil {
+		// First, so that the list is known before what its keys signed.
+		request.Subscriptions = append(request.Subscriptions, paho.SubscribeOptions{Topic: l.cfg.Topics.Trust(), QoS: 1})
+	}
+	request.Subscriptions = append(request.Subscriptions,
+		paho.SubscribeOptions{Topic: l.topic(protocol.KindOrders), QoS: 1},
 		// Retain handling 0: every open offer again on every connection.
-		{Topic: l.cfg.Topics.Offer(l.cfg.Store, "+"), QoS: 1, RetainHandling: 0},
-	}}
+		paho.SubscribeOptions{Topic: l.cfg.Topics.Offer(l.cfg.Store, "+"), QoS: 1, RetainHandling: 0})
 	var err error
 	for range subscribeTries {
 		if _, err = client.Subscribe(ctx, request); err == nil || ctx.Err() != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/eclipse/paho.golang/paho"
 
 	"muster/internal/protocol"
+	"muster/internal/trust"
 )
 
 // Handler takes in what the link brings. Calls come one after another; each
@@ -30,8 +31,9 @@ type Handler interface {
 	// Down says that the connection of the last Up is gone.
 	Down()
 	// Message hands over one message. It is acknowledged to the broker after
-	// Message returns. Payload may be kept.
-	Message(topic string, payload []byte)
+	// Message returns. Payload may be kept. The signature is what came with it,
+	// unchecked.
+	Message(topic string, payload []byte, signature trust.Signature)
 	// Presence gives the payload that says this terminal is online or not,
 	// since this connection began.
 	Presence(sessionID string, online bool) []byte
@@ -47,6 +49,9 @@ type Config struct {
 	Password string
 	Topics   protocol.Topics
 	Logger   *slog.Logger
+	// Signer gives the key that signs what the terminal says now; nil: identity
+	// off, nothing is signed, and headquarters' list of keys is not asked for.
+	Signer func() *trust.Signer
 }
 
 // Link is one connection that is made again for ever. Send is safe for
@@ -195,7 +200,7 @@ func (l *Link) connect(ctx context.Context) (up time.Time, err error) {
 		PacketTimeout: connectTimeout,
 		OnPublishReceived: []func(paho.PublishReceived) (bool, error){
 			func(p paho.PublishReceived) (bool, error) {
-				l.handler.Message(p.Packet.Topic, p.Packet.Payload)
+				l.handler.Message(p.Packet.Topic, p.Packet.Payload, signatureOf(p.Packet.Properties))
 				return true, nil
 			}},
 		OnClientError: lost,
@@ -270,7 +275,7 @@ func (l *Link) goodbye(client *paho.Client, queue chan outgoing, sessionID strin
 func (l *Link) publish(ctx context.Context, client *paho.Client, out outgoing) {
 	_, err := client.PublishWithOptions(ctx, &paho.Publish{
 		QoS: 1, Topic: out.topic, Payload: out.payload, Retain: out.retain,
-		Properties: &paho.PublishProperties{ContentType: "application/json"},
+		Properties: &paho.PublishProperties{ContentType: "application/json", User: l.signed(out.topic, out.payload)},
 	}, paho.PublishOptions{Method: paho.PublishMethod_AsyncSend})
 	if err != nil {
 		l.cfg.Logger.Debug("message did not leave", "topic", out.topic, "error", err)

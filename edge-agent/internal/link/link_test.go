@@ -17,6 +17,7 @@ import (
 	"muster/broker/server"
 	"muster/edge-agent/internal/link"
 	"muster/internal/protocol"
+	"muster/internal/trust"
 )
 
 // patience bounds what must happen; it passes in full only in a failure.
@@ -28,16 +29,23 @@ type recorder struct {
 	slow   chan struct{} // when set, each message waits for it
 }
 
+// presenceForm is the payload of presence, an object as signatures want it.
+const presenceForm = `{"online":%t}`
+
 func (r *recorder) Up()   { r.events <- "up" }
 func (r *recorder) Down() { r.events <- "down" }
-func (r *recorder) Message(topic string, payload []byte) {
+func (r *recorder) Message(topic string, payload []byte, s trust.Signature) {
 	if r.slow != nil {
 		<-r.slow
 	}
-	r.events <- topic + " " + string(payload)
+	event := topic + " " + string(payload)
+	if !s.IsZero() {
+		event += " kid=" + s.KeyID + " sig=" + s.Value
+	}
+	r.events <- event
 }
 func (r *recorder) Presence(_ string, online bool) []byte {
-	return fmt.Appendf(nil, "online=%t", online)
+	return fmt.Appendf(nil, presenceForm, online)
 }
 
 func (r *recorder) wait(t *testing.T, want string) {
@@ -104,9 +112,13 @@ func tcp(address string) server.Listeners {
 }
 
 // run runs a link until the test or the returned function ends it.
-func (b *bench) run(r *recorder, broker *url.URL) (*link.Link, func()) {
-	l := link.New(link.Config{Broker: broker, Store: "007", Terminal: "pos-1", User: "007/pos-1", Topics: b.topics,
-		Logger: slog.New(slog.DiscardHandler)}, r)
+func (b *bench) run(r *recorder, broker *url.URL, change ...func(*link.Config)) (*link.Link, func()) {
+	cfg := link.Config{Broker: broker, Store: "007", Terminal: "pos-1", User: "007/pos-1", Topics: b.topics,
+		Logger: slog.New(slog.DiscardHandler)}
+	for _, f := range change {
+		f(&cfg)
+	}
+	l := link.New(cfg, r)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { l.Run(ctx) })
@@ -243,26 +255,32 @@ func TestPresenceIsBornAndSaysGoodbye(t *testing.T) {
 			t.Errorf("no presence %s", want)
 		}
 	}
-	wait("online=true")
+	wait(`{"online":true}`)
 	began := time.Now()
 	stop()
 	if took := time.Since(began); took > 1500*time.Millisecond {
 		t.Errorf("goodbye took %v", took)
 	}
-	wait("online=false")
+	wait(`{"online":false}`)
 }
 
 // watch subscribes as a technician.
 func (b *bench) watch(topic string) <-chan string {
 	b.t.Helper()
+	seen := make(chan string, 100)
+	b.subscribe(topic, func(p *paho.Publish) { seen <- string(p.Payload) })
+	return seen
+}
+
+func (b *bench) subscribe(topic string, take func(*paho.Publish)) {
+	b.t.Helper()
 	conn, err := net.Dial("tcp", b.broker.Addr("tcp").String())
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	seen := make(chan string, 100)
 	client := paho.NewClient(paho.ClientConfig{Conn: conn, OnPublishReceived: []func(paho.PublishReceived) (bool, error){
 		func(p paho.PublishReceived) (bool, error) {
-			seen <- string(p.Packet.Payload)
+			take(p.Packet)
 			return true, nil
 		}}})
 	connect := &paho.Connect{ClientID: "olga", Username: "olga", UsernameFlag: true, CleanStart: true, KeepAlive: 30}
@@ -273,7 +291,6 @@ func (b *bench) watch(topic string) <-chan string {
 		b.t.Fatal(err)
 	}
 	b.t.Cleanup(func() { _ = client.Disconnect(&paho.Disconnect{}) })
-	return seen
 }
 
 func TestBackOffIsJitteredAndNeverZero(t *testing.T) {

@@ -1,0 +1,96 @@
+package agent
+
+import (
+	"errors"
+	"time"
+
+	"muster/internal/protocol"
+	"muster/internal/trust"
+)
+
+const (
+	// orderWindow is how many of headquarters' newest numbers are told apart:
+	// it numbers what it says to all terminals, and a bad link brings orders out
+	// of their order.
+	orderWindow = 65_536
+	// maxOrderAge bounds how old an order may be on headquarters' clock. Orders
+	// are not retained; what is so old was held back.
+	maxOrderAge = 15 * time.Minute
+)
+
+// verify returns the key of headquarters that signed the message. With identity
+// off it takes every message, and the key is the zero one.
+func (a *Agent) verify(topic string, payload []byte, s trust.Signature) (trust.Key, bool) {
+	if a.cfg.Identity == nil {
+		return trust.Key{}, true
+	}
+	key, err := a.cfg.Identity.Document().Verify(topic, payload, s)
+	if err == nil {
+		return key, true
+	}
+	reason := RefusedBadSignature
+	switch {
+	case errors.Is(err, trust.ErrUnsigned):
+		reason = RefusedUnsigned
+	case errors.Is(err, trust.ErrUnknownKey):
+		reason = RefusedUnknownKey
+	}
+	a.refused.add(time.Now(), reason, "topic", topic, "error", err)
+	return trust.Key{}, false
+}
+
+// believe asks whether the key that signed a message was valid at the message's
+// own time and is valid still, as far as headquarters' time is proven: by the
+// newest time that it signed. No clock of this terminal takes part.
+func (a *Agent) believe(key trust.Key, at, now time.Time) bool {
+	if a.cfg.Identity == nil {
+		return true
+	}
+	newest := a.proven
+	if at.After(newest) {
+		newest = at
+	}
+	if !key.Covers(at) || !key.Covers(newest) {
+		a.refused.add(now, RefusedExpiredKey, "key_id", key.KeyID, "signed_at", at, "proven_at", newest)
+		return false
+	}
+	a.proven = newest
+	return true
+}
+
+// isNew asks whether an order is heard for the first time, and in time.
+func (a *Agent) isNew(o protocol.Order, now time.Time) bool {
+	if a.cfg.Identity == nil {
+		return true
+	}
+	if err := a.window.Take(o.Seq); err != nil {
+		a.refused.add(now, RefusedReplayed, "order", string(o.Order), "task_id", o.TaskID, "error", err)
+		return false
+	}
+	if _, asked := a.hellos[o.HelloID]; asked && o.Order == protocol.OrderSync {
+		return true // it names a question of a moment ago: the clock may be set back
+	}
+	if !a.clock.known() {
+		return true
+	}
+	age := time.Duration(a.clock.nowMs(now)-o.At.UnixMilli()) * time.Millisecond
+	if age <= maxOrderAge {
+		return true
+	}
+	a.refused.add(now, RefusedExpired, "order", string(o.Order), "task_id", o.TaskID, "age", age)
+	a.measureAgain(now)
+	return false
+}
+
+// takeKeys takes headquarters' list of its keys in.
+func (a *Agent) takeKeys(payload []byte) {
+	taken, err := a.cfg.Identity.Take(payload)
+	if err != nil {
+		a.refused.add(time.Now(), RefusedKeys, "error", err)
+		return
+	}
+	if taken {
+		document := a.cfg.Identity.Document()
+		a.log.Info("headquarters' keys have changed", "version", document.Version, "keys", len(document.Keys))
+	}
+}
