@@ -20,13 +20,16 @@ func (f *finder) indented(k key, i int) {
 	margin := indentation(t[k.line:])
 	for i < len(t) && t[i] == '\n' {
 		start := i + 1
-		line := lineAt(t, start)
+		line := f.line(start)
 		i = start + len(line)
+		if f.work -= len(line) + lineWork; f.work < 0 {
+			return
+		}
 		if strings.TrimSpace(line) == "" {
 			continue
 		}
 		depth := indentation(line)
-		item := listItem().MatchString(line)
+		item := itemSize(line) > 0
 		if depth < margin || depth == margin && !item {
 			return
 		}
@@ -34,10 +37,13 @@ func (f *finder) indented(k key, i int) {
 	}
 }
 
+// lineWork is what looking at a line costs beside its bytes.
+const lineWork = 32
+
 func (f *finder) indentedLine(start int, line string) {
 	body := start + indentation(line)
-	if dash := listItem().FindStringIndex(line); dash != nil {
-		body = start + dash[1]
+	if dash := itemSize(line); dash > 0 {
+		body = start + dash
 	}
 	end := start + len(line)
 	if label := mapKey().FindStringIndex(f.text[body:end]); label != nil {
@@ -56,7 +62,10 @@ func (f *finder) continued(k key, i int) {
 	for i < len(t) && t[i] == '\n' {
 		backslash := i > 0 && t[i-1] == '\\'
 		start := i + 1
-		line := lineAt(t, start)
+		line := f.line(start)
+		if f.work -= len(line) + lineWork; f.work < 0 {
+			return
+		}
 		trimmed := strings.TrimSpace(line)
 		if !backslash && (trimmed == "" || indentation(line) <= margin || setting().MatchString(trimmed)) {
 			return
@@ -68,7 +77,16 @@ func (f *finder) continued(k key, i int) {
 
 func indentation(line string) int { return skipSpaces(line, 0) }
 
-var listItem = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[ \t]*(?:-[ \t]+)+`) })
+// itemSize returns the length of the dashes that begin an item of a list, with the spaces around them, or 0.
+func itemSize(line string) (size int) {
+	for {
+		i := skipSpaces(line, size)
+		if i+1 >= len(line) || line[i] != '-' || line[i+1] != ' ' && line[i+1] != '\t' {
+			return size
+		}
+		size = skipSpaces(line, i+1)
+	}
+}
 
 var mapKey = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^["']?[\w.\-]{1,80}["']?[ \t]*:(?:[ \t]+|$)`) })
 

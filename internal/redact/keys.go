@@ -1,9 +1,8 @@
 package redact
 
 import (
-	"regexp"
+	"slices"
 	"strings"
-	"sync"
 	"unicode"
 	"unicode/utf8"
 )
@@ -25,9 +24,13 @@ type key struct {
 
 // keys finds the names of secrets with a value behind them.
 func (f *finder) keys() {
+	line := 0
 	for i := 0; i < len(f.text); {
 		n := nameSize(f.text[i:])
 		if n == 0 {
+			if f.text[i] == '\n' {
+				line = i + 1
+			}
 			i++
 			continue
 		}
@@ -40,16 +43,23 @@ func (f *finder) keys() {
 		if !isSecretName(name) {
 			continue
 		}
-		f.named = true
-		k := key{name: name, start: start, end: end}
-		k.line = strings.LastIndexByte(f.text[:start], '\n') + 1
-		if f.isElement(k) {
-			f.element(k)
-			continue
+		f.key(key{name: name, start: start, end: end, line: line})
+		if f.work < 0 {
+			f.add(start, len(f.text))
+			return
 		}
-		if f.separate(&k) {
-			f.value(k)
-		}
+	}
+}
+
+// key notes what belongs to one name of a secret.
+func (f *finder) key(k key) {
+	f.pairs(k)
+	if f.isElement(k) {
+		f.element(k)
+		return
+	}
+	if f.separate(&k) {
+		f.value(k)
 	}
 }
 
@@ -74,6 +84,9 @@ func nameSize(s string) int {
 	return n
 }
 
+// maxDeclaration bounds what may declare a setting before its key.
+const maxDeclaration = 200
+
 // separate finds the separator behind a key and fills in the rest of the key.
 func (f *finder) separate(k *key) bool {
 	t, i := f.text, k.end
@@ -87,7 +100,8 @@ func (f *finder) separate(k *key) bool {
 	}
 	spaced := skipSpaces(t, i)
 	// What declares a setting is short; a key far into a line does not begin it.
-	k.first = k.start-k.line <= 200 && declaration().MatchString(t[k.line:k.start])
+	f.work -= min(k.start-k.line, maxDeclaration) / 4
+	k.first = k.start-k.line <= maxDeclaration && isDeclaration(t[k.line:k.start])
 	i = skipRemark(t, spaced)
 	switch {
 	case strings.HasPrefix(t[i:], "："), strings.HasPrefix(t[i:], "＝"):
@@ -139,11 +153,17 @@ func (f *finder) isDirective(k *key, value int) bool {
 	if k.start > 0 && t[k.start-1] == '-' || t[value] == '"' || t[value] == '\'' {
 		return true
 	}
-	line := lineAt(t, k.line)
-	if strings.HasPrefix(strings.TrimSpace(line), "machine ") {
+	if before := strings.TrimLeft(t[k.line:min(k.start, k.line+contextBytes)], " \t"); strings.HasPrefix(before, "machine ") {
 		return true
 	}
-	return k.first && len(strings.Fields(t[k.start:k.line+len(line)])) == 2
+	f.work -= min(k.start-k.line, contextBytes)
+	return k.first && isTwoWords(f.line(k.start))
+}
+
+// isTwoWords reports whether a line holds exactly two words.
+func isTwoWords(line string) bool {
+	const most = 1024 // no line of two words is as long
+	return len(line) <= most && len(strings.Fields(line)) == 2
 }
 
 func lineAt(t string, start int) string {
@@ -153,9 +173,42 @@ func lineAt(t string, start int) string {
 	return t[start:]
 }
 
-// declaration matches what may stand before the key that a line sets.
-var declaration = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)^[\s#;/*!>|"'` + "`" + `-]*` +
-		`(?:(?:export|set|setx|env|arg|rem|declare|local|let|var|const|final|static|private|public|protected|readonly|` +
-		`string|define|-x|default)\s+)*(?:\$env:|\$|-D|@)?["'` + "`" + `]?[-.$]*$`)
-})
+// isDeclaration reports whether only what may come before the key that a line sets stands in before: marks of comments
+// and lists, quotes, words that declare, and the sign of a variable.
+func isDeclaration(before string) bool {
+	rest := strings.TrimLeft(before, " \t\r\n\f\v#;/*!>|\"'`-")
+	for {
+		word, after, found := strings.Cut(rest, " ")
+		if at := strings.IndexByte(rest, '\t'); at >= 0 && (!found || at < len(word)) {
+			word, after, found = rest[:at], rest[at+1:], true
+		}
+		if at := len(before) - len(rest); word == "x" && at > 0 && before[at-1] == '-' {
+			word = "-x"
+		}
+		if !found || !slices.Contains(declaring(), strings.ToLower(word)) {
+			break
+		}
+		rest = strings.TrimLeft(after, " \t")
+	}
+	if strings.EqualFold(rest, "D") && len(before) > 1 {
+		return before[len(before)-2] == '-' // -Dkey=value
+	}
+	for _, sign := range [...]string{"$env:", "$", "-D", "@"} {
+		if len(rest) >= len(sign) && strings.EqualFold(rest[:len(sign)], sign) {
+			rest = rest[len(sign):]
+			break
+		}
+	}
+	if rest != "" && strings.IndexByte("\"'`", rest[0]) >= 0 {
+		rest = rest[1:]
+	}
+	return strings.Trim(rest, "-.$") == ""
+}
+
+// declaring are the words that declare a setting.
+func declaring() []string {
+	return []string{
+		"export", "set", "setx", "env", "arg", "rem", "declare", "local", "let", "var", "const", "final", "static", "private",
+		"public", "protected", "readonly", "string", "define", "-x", "default",
+	}
+}

@@ -3,26 +3,21 @@ package redact
 import (
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
 
-// isSecretName reports whether a key's name says that its value is a secret.
-func isSecretName(name string) bool {
-	if name == "" || len(name) > 200 {
-		return false
-	}
-	for _, c := range name {
-		if c >= utf8.RuneSelf {
-			return isSecretHan(name)
-		}
-	}
-	squeezed := strings.Map(func(c rune) rune {
-		if c == '-' || c == '_' || c == '.' || c == '$' {
-			return -1
-		}
-		return unicode.ToLower(c)
-	}, name)
+// What the words of a name say about it.
+const (
+	saysSecret uint32 = 1 << iota
+	// maySay: it depends on what stands around the word.
+	maySay
+)
+
+// nameWords are the words by which names of secrets are known, separators left out.
+var nameWords = sync.OnceValue(func() *wordSet {
+	words := make(map[string]uint32)
 	for _, part := range [...]string{
 		"password", "passwd", "passphrase", "passcode", "passwort", "pswd", "pwd", "secret", "token", "credential",
 		"apikey", "accesskey", "privatekey", "privkey", "authorization", "authkey", "signingkey", "signkey", "signaturekey",
@@ -30,9 +25,33 @@ func isSecretName(name string) bool {
 		"appkey", "aeskey", "deskey", "rsakey", "md5key", "hmackey", "jwtkey", "mchkey", "merchantkey", "paykey", "apiv3key",
 		"masterkey", "sessionkey", "licensekey", "storagekey", "subscriptionkey", "sshkey", "keypass", "cookie", "hmac",
 	} {
-		if strings.Contains(squeezed, part) {
-			return true
-		}
+		words[part] = saysSecret
+	}
+	for _, part := range [...]string{"pass", "psw", "pw", "pin", "psk", "otp", "cvv", "mima", "auth"} {
+		words[part] = maySay
+	}
+	for _, end := range hanWords() {
+		words[end] = maySay
+	}
+	return newWordSet(nameSeparators, words)
+})
+
+// nameSeparators may stand anywhere in a name.
+const nameSeparators = "-_.$"
+
+// isSecretName reports whether a key's name says that its value is a secret.
+func isSecretName(name string) bool {
+	if name == "" || len(name) > 200 {
+		return false
+	}
+	said := search(nameWords(), name)
+	switch {
+	case said == 0:
+		return false
+	case !isASCII(name):
+		return isSecretHan(name)
+	case said&saysSecret != 0:
+		return true
 	}
 	for _, word := range words(name) {
 		switch word {
@@ -40,19 +59,29 @@ func isSecretName(name string) bool {
 			return true
 		}
 	}
+	squeezed := strings.Map(func(c rune) rune {
+		if strings.ContainsRune(nameSeparators, c) {
+			return -1
+		}
+		return unicode.ToLower(c)
+	}, name)
 	if strings.HasSuffix(squeezed, "pass") {
 		return !slices.Contains([]string{"bypass", "compass", "encompass", "trespass", "surpass", "overpass"}, squeezed)
 	}
 	return squeezed == "auth"
 }
 
+func hanWords() []string {
+	return []string{
+		"密码", "密碼", "口令", "密钥", "密鑰", "秘钥", "秘鑰", "金鑰", "密匙", "令牌", "权杖", "權杖", "私钥", "私鑰", "授权码",
+		"授權碼", "凭据", "憑據", "验证码", "驗證碼", "校验码", "访问码",
+	}
+}
+
 // isSecretHan asks for a secret's word at the end of a Chinese name: "数据库密码" names one, "密码错误" tells of one.
 func isSecretHan(name string) bool {
 	name = strings.TrimRight(name, "0123456789_-.")
-	for _, end := range [...]string{
-		"密码", "密碼", "口令", "密钥", "密鑰", "秘钥", "秘鑰", "金鑰", "密匙", "令牌", "权杖", "權杖", "私钥", "私鑰", "授权码",
-		"授權碼", "凭据", "憑據", "验证码", "驗證碼", "校验码", "访问码",
-	} {
+	for _, end := range hanWords() {
 		if strings.HasSuffix(name, end) {
 			return true
 		}
