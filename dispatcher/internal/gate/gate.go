@@ -1,0 +1,184 @@
+// Package gate lets a terminal's message through to the steps only when that
+// terminal itself said it, and says it for the first time.
+//
+// A message is believed when it bears the signature of a key that is enrolled
+// for exactly the store and terminal in its topic, not revoked and not expired
+// by headquarters' clock, and when its number was not seen before. What is
+// refused is acknowledged, so that it does not come again, and counted; the
+// sender learns nothing. A number is spent only once its message was taken in:
+// what failed comes again and is let through.
+//
+// The gate does not judge what a message asks for, and does not look at what
+// technicians send.
+package gate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"muster/dispatcher/internal/store"
+	"muster/dispatcher/internal/transport"
+	"muster/internal/protocol"
+	"muster/internal/trust"
+)
+
+const (
+	// windowSize is how far messages of one terminal may overtake each other.
+	// One has at most some dozens under way; 1,024 numbers take 128 bytes.
+	windowSize = 1024
+	// quiet is how long a terminal's trouble is not told again: a forger must
+	// not fill the log, nor hide other alarms.
+	quiet = time.Minute
+	// AlarmForged is the kind of the alarm that somebody speaks for a terminal
+	// without its key.
+	AlarmForged = "forged_message"
+)
+
+// Keys are the enrolled keys. An unknown one is store.ErrNotFound.
+type Keys interface {
+	GetTerminalKey(ctx context.Context, keyID string) (store.TerminalKey, error)
+}
+
+// Numbers tells how far a terminal had counted at its last hello, 0 when it
+// never said one.
+type Numbers interface {
+	LastHelloSeq(ctx context.Context, storeID, terminalID string) (int64, error)
+}
+
+// Config wires the gate. Every field but Alarm is required.
+type Config struct {
+	Keys    Keys
+	Numbers Numbers
+	Now     func() time.Time
+	Logger  *slog.Logger
+	// Alarm is told of a forged message, at most once a minute a terminal;
+	// subject is "{store}/{terminal}". It must not block.
+	Alarm func(kind, subject string, trouble error)
+}
+
+// Gate is safe for concurrent use. Create it with New.
+type Gate struct {
+	cfg    Config
+	keys   *ring
+	log    *quieter
+	alarms *quieter
+
+	mu      sync.Mutex
+	windows map[terminal]*trust.Window // of enrolled terminals alone
+
+	passed  atomic.Int64
+	refused [len(reasons)]atomic.Int64
+}
+
+// terminal is an address.
+type terminal struct{ store, id string }
+
+func (t terminal) String() string { return t.store + "/" + t.id }
+
+// New returns a gate that knows no number yet.
+func New(cfg Config) *Gate {
+	return &Gate{cfg: cfg, keys: newRing(cfg.Keys, maxKeys), log: newQuieter(), alarms: newQuieter(), windows: map[terminal]*trust.Window{}}
+}
+
+// Pass calls next for a message that is believed, and returns next's error. It
+// returns nil for one that is refused. Its own errors are the store's: the
+// message then stays unacknowledged and comes again. Messages that terminals do
+// not send are passed on as they are.
+func (g *Gate) Pass(ctx context.Context, addr protocol.Address, in transport.Inbound, next func() error) error {
+	if !fromTerminal(addr) {
+		return next()
+	}
+	who := terminal{addr.Store, addr.Terminal}
+	why, err := g.believe(ctx, who, in)
+	if err != nil {
+		return err
+	}
+	if why != nil {
+		g.refuse(ctx, who, addr.Kind, in, *why)
+		return nil
+	}
+	if addr.Kind == protocol.KindPresence {
+		g.passed.Add(1)
+		return next() // retained, so it comes again; its session id says what is old
+	}
+	return g.once(ctx, who, addr.Kind, in, next)
+}
+
+func fromTerminal(addr protocol.Address) bool {
+	switch addr.Kind {
+	case protocol.KindClaim, protocol.KindProgress, protocol.KindReady, protocol.KindResult, protocol.KindHello, protocol.KindPresence:
+		return true
+	case protocol.KindOffer, protocol.KindOrders:
+	}
+	return false
+}
+
+// numbered is all that the gate reads of a payload. It need not be strict: of a
+// document that the step's strict reading takes, which names each member once
+// and in its one spelling, both read the same number.
+type numbered struct {
+	Seq int64 `json:"seq"`
+}
+
+// once passes a message on unless its number was seen. One that cannot be read
+// is passed on: the steps cannot read it either, and only they can tell its
+// sender, who signed it.
+func (g *Gate) once(ctx context.Context, who terminal, kind protocol.Kind, in transport.Inbound, next func() error) error {
+	var n numbered
+	if json.Unmarshal(in.Payload, &n) != nil {
+		g.passed.Add(1)
+		return next()
+	}
+	if n.Seq <= 0 {
+		g.refuse(ctx, who, kind, in, refusal{Unnumbered, fmt.Errorf("seq is %d; it must be 1 or more", n.Seq)})
+		return nil
+	}
+	window, err := g.window(ctx, who)
+	if err != nil {
+		return err
+	}
+	if err := window.Take(n.Seq); err != nil {
+		g.refuse(ctx, who, kind, in, refusal{Replayed, err})
+		return nil
+	}
+	taken := false
+	defer func() {
+		if !taken { // next failed, or panicked
+			window.GiveBack(n.Seq)
+		}
+	}()
+	g.passed.Add(1)
+	err = next()
+	taken = err == nil
+	return err
+}
+
+// window is the terminal's window; a new one begins where the terminal stood at
+// its last hello.
+func (g *Gate) window(ctx context.Context, who terminal) (*trust.Window, error) {
+	g.mu.Lock()
+	known := g.windows[who]
+	g.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	floor, err := g.cfg.Numbers.LastHelloSeq(ctx, who.store, who.id)
+	if err != nil {
+		return nil, fmt.Errorf("cannot tell which messages of %s are new: %w", who, err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.windows[who] == nil {
+		g.windows[who] = trust.NewWindow(windowSize, floor)
+	}
+	return g.windows[who], nil
+}
+
+// Forget drops keys from memory. Call it once their revocation is committed:
+// whatever they sign from then on is refused.
+func (g *Gate) Forget(keyIDs ...string) { g.keys.forget(keyIDs...) }
