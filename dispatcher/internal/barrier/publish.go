@@ -85,7 +85,7 @@ func (b *Barrier) facts(run *store.Run, rev *store.Revision) protocol.ReportHead
 	zone := b.cfg.Location
 	return protocol.ReportHead{
 		RunID: run.RunID, Job: run.Job, JobVersion: run.JobVersion, Input: run.Input,
-		RequestedBy: run.RequestedBy, Reason: run.Reason,
+		RequestedBy: run.RequestedBy, ApprovedBy: run.ApprovedBy, Reason: run.Reason,
 		Revision: rev.Revision, RevisionWhy: protocol.RevisionWhy(rev.Why), Quorum: run.Policy.Quorum,
 		CreatedAt: in(protocol.At(run.CreatedAt), zone), BarrierAt: in(protocol.At(run.BarrierAt), zone),
 		AsOf: in(protocol.At(rev.AsOf), zone), TimeZone: zone.String(),
@@ -160,7 +160,7 @@ func (b *Barrier) summarise(ctx context.Context, head protocol.ReportHead, files
 		return err
 	}
 	summary := protocol.Summary{
-		Meta: b.deps.Sender.Meta(), RunID: head.RunID, Job: head.Job, Revision: head.Revision, Verdict: head.Verdict,
+		Meta: b.deps.Sender.Meta(), RunID: head.RunID, Job: head.Job, ApprovedBy: head.ApprovedBy, Revision: head.Revision, Verdict: head.Verdict,
 		AsOf: head.AsOf, BarrierAt: head.BarrierAt, Targets: head.Targets, Counts: head.Counts, Missing: missing,
 		Folder: dir, Files: files, Text: head.Text, TextZh: head.TextZh,
 	}

@@ -151,7 +151,8 @@ type headModel struct {
 	MoreChanges                          int
 	Before                               int
 	Why                                  words
-	RequestedBy, Reason, Input           string
+	RequestedBy, ApprovedBy              string
+	Reason, Input                        string
 	CreatedAt, BarrierAt, AsOf           string
 	Columns                              []words
 }
@@ -176,6 +177,7 @@ func headView(head protocol.ReportHead, groups []*group) headModel {
 		Answered:    percent(head.Rates.Answered),
 		OfAnswered:  percent(head.Rates.SucceededOfAnswered),
 		RequestedBy: visible(head.RequestedBy),
+		ApprovedBy:  visible(head.ApprovedBy),
 		Reason:      visible(head.Reason),
 		Input:       visible(string(head.Input)),
 		CreatedAt:   moment(head.CreatedAt, head.AsOf.Location()),

@@ -46,7 +46,7 @@ func at(seconds int) protocol.Time {
 func head(targets int) protocol.ReportHead {
 	return protocol.ReportHead{
 		RunID: "01J7ZK3N8Q4V5W6X7Y8Z9A0BCD", Job: "collect_log", JobVersion: 1,
-		Input: json.RawMessage(`{"date":"2026-09-16"}`), RequestedBy: "tech1", Reason: "weekly <check>",
+		Input: json.RawMessage(`{"date":"2026-09-16"}`), RequestedBy: "tech1", ApprovedBy: "chen", Reason: "weekly <check>",
 		Revision: 1, RevisionWhy: protocol.WhyBarrier, Quorum: 0.9,
 		CreatedAt: at(0), BarrierAt: at(120), AsOf: at(120), TimeZone: "Asia/Shanghai", Targets: targets,
 		Columns: []protocol.Column{

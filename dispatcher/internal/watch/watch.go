@@ -208,8 +208,12 @@ func eventName(c store.Change) string {
 func Line(c store.Change) string {
 	switch c.Kind {
 	case store.RunCreated:
-		return fmt.Sprintf("Run %s started: %s at %d stores, the report comes at %s.",
-			c.RunID, c.Run.Job, c.Run.Targets, c.Run.BarrierAt.Format(time.RFC3339))
+		approved := ""
+		if c.Run.ApprovedBy != "" {
+			approved = ", approved by " + c.Run.ApprovedBy
+		}
+		return fmt.Sprintf("Run %s started: %s at %d stores%s, the report comes at %s.",
+			c.RunID, c.Run.Job, c.Run.Targets, approved, c.Run.BarrierAt.Format(time.RFC3339))
 	case store.RevisionReady:
 		return fmt.Sprintf("Run %s: revision %d of the report is ready.", c.RunID, c.Revision)
 	case store.RunClosed:

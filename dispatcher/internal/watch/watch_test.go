@@ -138,4 +138,9 @@ func TestLinesNameTheRun(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", kind, got, want)
 		}
 	}
+	run.ApprovedBy = "chen"
+	want := "Run R1 started: collect_log at 12 stores, approved by chen, the report comes at 2026-09-17T07:32:00Z."
+	if got := watch.Line(store.Change{Kind: store.RunCreated, RunID: "R1", Run: run}); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }
