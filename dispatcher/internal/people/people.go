@@ -9,7 +9,6 @@ package people
 import (
 	"crypto/ed25519"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -22,10 +21,10 @@ import (
 type Person struct {
 	Name string
 	Role Role
-	// Jobs are the names of the jobs they may order; nil: every job.
+	// Jobs are the names of the jobs that a technician may order; nil: every job.
 	Jobs []string
-	// Stores are the stores they may order at; nil: every store.
-	Stores *protocol.Targets
+	// Stores are the stores that a technician may order at; zero: none.
+	Stores protocol.Targets
 	// Key proves their requests where the broker's word is not enough; nil: they
 	// have none.
 	Key ed25519.PublicKey
@@ -79,7 +78,7 @@ func (p *Person) check() error {
 	case len(p.Key) != 0 && len(p.Key) != ed25519.PublicKeySize:
 		return fmt.Errorf("the key has %d bytes; a public Ed25519 key has %d", len(p.Key), ed25519.PublicKeySize)
 	}
-	if p.Stores == nil || p.Stores.Labels == "" {
+	if p.Stores.Labels == "" {
 		return nil
 	}
 	var err error
@@ -128,15 +127,6 @@ func (p *People) Believe(person Person, verb protocol.Verb, topic string, payloa
 		Message:   fmt.Sprintf("the request of %s %s; nothing was done", clip(person.Name), problem),
 		MessageZh: fmt.Sprintf("%s 的请求%s，未执行任何操作", clip(person.Name), problemZh),
 		Hint:      hint}
-}
-
-// List returns the listed persons, by name.
-func (p *People) List() []Person {
-	list := make([]Person, 0, len(p.persons))
-	for _, name := range slices.Sorted(maps.Keys(p.persons)) {
-		list = append(list, p.persons[name])
-	}
-	return list
 }
 
 func clip(s string) string {

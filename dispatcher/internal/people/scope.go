@@ -12,11 +12,12 @@ import (
 // maxNamed bounds what a refusal names.
 const maxNamed = 10
 
-// Everywhere reports whether the person may order at every store.
-func (p Person) Everywhere() bool { return p.Stores == nil || p.Stores.All }
+// Everywhere reports whether the person may order at every store: jobs and
+// stores bind technicians alone.
+func (p Person) Everywhere() bool { return p.Role != Technician || p.Stores.All }
 
-// Own reports whether a store is one that the person may order at.
-func (p Person) Own(place store.Place) bool {
+// own reports whether a store is one that the person may order at.
+func (p Person) own(place store.Place) bool {
 	switch {
 	case p.Everywhere():
 		return true
@@ -34,7 +35,7 @@ func (p Person) OwnIDs(places []store.Place) []string {
 	}
 	var ids []string
 	for _, place := range places {
-		if p.Own(place) {
+		if p.own(place) {
 			ids = append(ids, place.StoreID)
 		}
 	}
@@ -43,7 +44,7 @@ func (p Person) OwnIDs(places []store.Place) []string {
 
 // MayOrder refuses with NOT_ALLOWED a job that is not the person's.
 func (p Person) MayOrder(jobName string) error {
-	if p.Jobs == nil || slices.Contains(p.Jobs, jobName) {
+	if p.Role != Technician || p.Jobs == nil || slices.Contains(p.Jobs, jobName) {
 		return nil
 	}
 	hint := "no job may be ordered by this user"
@@ -72,10 +73,10 @@ func (p Person) MayOrderAt(targets []store.Place) error {
 	return p.refuse(foreign)
 }
 
-// owner is Own for many stores.
+// owner is own for many stores.
 func (p Person) owner() func(store.Place) bool {
 	if p.Stores.Labels != "" {
-		return p.Own
+		return p.own
 	}
 	listed := make(map[string]bool, len(p.Stores.Stores))
 	for _, id := range p.Stores.Stores {

@@ -163,7 +163,7 @@ func TestAChangeAfterTheAskingMakesTheApprovalVoid(t *testing.T) {
 		"the requester's role":  {job: same, people: listed(t, false, people.Person{Name: "chen", Role: people.Approver}, people.Person{Name: "wang", Role: people.Developer}), say: "may not ask for run"},
 		"the requester is gone": {job: same, people: listed(t, false, people.Person{Name: "chen", Role: people.Approver}), say: "knows no user wang"},
 		"the requester's stores": {job: same, people: listed(t, false, people.Person{Name: "chen", Role: people.Approver},
-			people.Person{Name: "wang", Role: people.Technician, Stores: &protocol.Targets{Stores: []string{"007"}}}), say: "not a store of wang"},
+			people.Person{Name: "wang", Role: people.Technician, Stores: protocol.Targets{Stores: []string{"007"}}}), say: "not a store of wang"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

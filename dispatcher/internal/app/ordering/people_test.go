@@ -69,7 +69,7 @@ func TestARoleAsksForItsVerbsAlone(t *testing.T) {
 	d := setup(t, func(c *trigger.Config) {
 		var persons []people.Person
 		for _, role := range people.Roles() {
-			persons = append(persons, people.Person{Name: string(role), Role: role})
+			persons = append(persons, people.Person{Name: string(role), Role: role, Stores: protocol.Targets{All: true}})
 		}
 		c.People, c.TechnicianBurst = listed(t, false, persons...), 100
 	})
@@ -121,11 +121,11 @@ func TestATechnicianOrdersTheirOwnStoresAndJobsAlone(t *testing.T) {
 	d := setup(t, func(c *trigger.Config) {
 		c.TechnicianBurst = 1000
 		c.People = listed(t, false,
-			people.Person{Name: "wang", Role: people.Technician, Stores: &protocol.Targets{Labels: "region=east"}},
-			people.Person{Name: "li", Role: people.Technician, Stores: &protocol.Targets{Stores: []string{"007", "007", "GONE", "GONE2"}}},
-			people.Person{Name: "zhao", Role: people.Technician, Jobs: []string{"other"}},
-			people.Person{Name: "sun", Role: people.Technician, Stores: &protocol.Targets{All: true}, Jobs: []string{"collect_log"}},
-			people.Person{Name: "none", Role: people.Technician, Stores: &protocol.Targets{Stores: []string{}}},
+			people.Person{Name: "wang", Role: people.Technician, Stores: protocol.Targets{Labels: "region=east"}},
+			people.Person{Name: "li", Role: people.Technician, Stores: protocol.Targets{Stores: []string{"007", "007", "GONE", "GONE2"}}},
+			people.Person{Name: "zhao", Role: people.Technician, Stores: protocol.Targets{All: true}, Jobs: []string{"other"}},
+			people.Person{Name: "sun", Role: people.Technician, Stores: protocol.Targets{All: true}, Jobs: []string{"collect_log"}},
+			people.Person{Name: "none", Role: people.Technician},
 			people.Person{Name: "olga", Role: people.Operator},
 		)
 	})
@@ -161,9 +161,9 @@ func TestATechnicianCancelsWhatTheyCouldHaveOrdered(t *testing.T) {
 	d := setup(t, func(c *trigger.Config) {
 		c.TechnicianBurst = 1000
 		c.People = listed(t, false,
-			people.Person{Name: "wang", Role: people.Technician, Stores: &protocol.Targets{Labels: "region=east"}},
-			people.Person{Name: "li", Role: people.Technician, Stores: &protocol.Targets{Stores: []string{"007", "007", "007"}}},
-			people.Person{Name: "zhao", Role: people.Technician, Jobs: []string{"other"}},
+			people.Person{Name: "wang", Role: people.Technician, Stores: protocol.Targets{Labels: "region=east"}},
+			people.Person{Name: "li", Role: people.Technician, Stores: protocol.Targets{Stores: []string{"007", "007", "007"}}},
+			people.Person{Name: "zhao", Role: people.Technician, Stores: protocol.Targets{All: true}, Jobs: []string{"other"}},
 			people.Person{Name: "olga", Role: people.Operator})
 	})
 	everywhere, _ := d.as("olga", protocol.VerbRun, `{"job":"collect_log","stores":"all"}`)
@@ -278,7 +278,7 @@ func TestAThousandTriggersAMinuteAreMostlyRefused(t *testing.T) {
 				c.Rate, c.Burst = 0, 0
 				persons := []people.Person{{Name: "sun", Role: people.Technician}}
 				if role != "stranger" {
-					persons = append(persons, people.Person{Name: "wang", Role: role})
+					persons = append(persons, people.Person{Name: "wang", Role: role, Stores: protocol.Targets{All: true}})
 				}
 				c.People = listed(t, false, persons...)
 			})
