@@ -73,8 +73,9 @@ type Revoked struct {
 	At     time.Time
 }
 
-// WriteCRL writes the whole list of revoked certificates (RFC 5280, section 5).
-// It stays current until the next one: who reads it has it from this folder.
+// WriteCRL writes the whole list of revoked certificates (RFC 5280, section 5),
+// unless the folder lists the same ones already. It stays current until the next
+// one: who reads it has it from this folder.
 func (id *Identity) WriteCRL(revoked []Revoked, now time.Time) error {
 	entries := make([]x509.RevocationListEntry, 0, len(revoked))
 	for _, r := range revoked {
@@ -88,6 +89,9 @@ func (id *Identity) WriteCRL(revoked []Revoked, now time.Time) error {
 	defer id.change.Unlock()
 	number := big.NewInt(1)
 	if before, err := id.revocations(); err == nil && before.Number != nil {
+		if sameSerials(before.RevokedCertificateEntries, entries) {
+			return nil
+		}
 		number.Add(before.Number, number)
 	}
 	key, err := id.authorityKey()
@@ -100,6 +104,22 @@ func (id *Identity) WriteCRL(revoked []Revoked, now time.Time) error {
 		return fmt.Errorf("cannot write the list of revoked certificates: %w", err)
 	}
 	return trust.WritePrivate(id.path(FileRevoked), pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}))
+}
+
+func sameSerials(a, b []x509.RevocationListEntry) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	listed := make(map[string]bool, len(a))
+	for _, entry := range a {
+		listed[string(entry.SerialNumber.Bytes())] = true
+	}
+	for _, entry := range b {
+		if !listed[string(entry.SerialNumber.Bytes())] {
+			return false
+		}
+	}
+	return true
 }
 
 // revocations reads the list of revoked certificates and checks that the

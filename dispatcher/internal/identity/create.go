@@ -154,14 +154,15 @@ func (id *Identity) makeSigningKey(from time.Time) (trust.Key, error) {
 	return trust.Key{KeyID: kid, Public: public, NotBefore: protocol.At(from.UTC()), NotAfter: protocol.At(id.authority.NotAfter.UTC())}, nil
 }
 
-// newSerial draws 128 bits, so that none comes twice (RFC 5280, 4.1.2.2 allows
-// 20 octets).
+// newSerial draws 128 bits, two of them fixed: it is positive and always has 32
+// hex digits, so that no reader's way of writing it differs from another's. It
+// is far from the 20 octets of RFC 5280, 4.1.2.2, and none comes twice.
 func newSerial() (*big.Int, error) {
 	text := make([]byte, 16)
 	if _, err := rand.Read(text); err != nil {
 		return nil, err
 	}
-	text[0] |= 1 // never zero, and always as many digits
+	text[0] = text[0]&0x7f | 0x40
 	return new(big.Int).SetBytes(text), nil
 }
 

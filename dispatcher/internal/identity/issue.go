@@ -53,7 +53,7 @@ func (id *Identity) Draft(request []byte, lifetime time.Duration, now time.Time)
 		lifetime = DefaultLifetime
 	}
 	return &Draft{
-		KeyID: trust.KeyID(public), PublicKey: public, Serial: fmt.Sprintf("%032x", serial),
+		KeyID: trust.KeyID(public), PublicKey: public, Serial: serial.Text(16),
 		NotBefore: now.Add(-backdate).UTC().Truncate(time.Second),
 		NotAfter:  earlier(now.Add(lifetime), id.authority.NotAfter).UTC().Truncate(time.Second),
 		id:        id, serial: serial,

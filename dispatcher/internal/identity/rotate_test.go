@@ -130,6 +130,12 @@ func TestTheListOfRevokedCertificatesIsWholeAndCounted(t *testing.T) {
 	if err := list.CheckSignatureFrom(id.Certificate()); err != nil {
 		t.Fatal(err)
 	}
+	if err := id.WriteCRL([]identity.Revoked{{"ff", start}, {"0a1b", start}}, start.Add(time.Hour)); err != nil || read().Number.Int64() != 2 {
+		t.Fatalf("the same list is written again: %v", err)
+	}
+	if err := id.WriteCRL([]identity.Revoked{{"ff", start}, {"0a1c", start}}, start); err != nil || read().Number.Int64() != 3 {
+		t.Fatalf("another list of as many is not written: %v", err)
+	}
 	wantError(t, id.WriteCRL([]identity.Revoked{{"0a:1b", start}}, start), "no serial number in hex digits")
 	open(t, folder, start)
 }
