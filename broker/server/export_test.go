@@ -43,3 +43,6 @@ func (h *panicHook) OnPublished(_ *mqtt.Client, pk packets.Packet) {
 		panic("the library fails")
 	}
 }
+
+// LookAgain reads the files of the listeners now, not at the next tick.
+func (s *Server) LookAgain() { s.lookAgain() }

@@ -85,6 +85,9 @@ func readRevoked(data []byte, authorities []*x509.Certificate) (map[string]bool,
 		return revoked, addRevoked(revoked, data, authorities)
 	}
 	for ; block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "X509 CRL" {
+			return nil, fmt.Errorf("it is not a list of revoked certificates, but a PEM %s", block.Type)
+		}
 		if err := addRevoked(revoked, block.Bytes, authorities); err != nil {
 			return nil, err
 		}

@@ -19,9 +19,9 @@ const keys = 16_384
 type Verdict int
 
 const (
-	// Free: the key may go on.
+	// Free lets the key go on.
 	Free Verdict = iota
-	// Banned: this event was one too many, or fell into a ban.
+	// Banned says that this event was one too many, or fell into a ban.
 	Banned
 	// BannedNow is Banned for the event that began the ban: the one to log.
 	BannedNow
