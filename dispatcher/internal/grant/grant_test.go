@@ -134,7 +134,7 @@ func TestAClaimIsGrantedAtOnceWhenThereIsRoom(t *testing.T) {
 			t.Fatalf("%d grants", len(got))
 		}
 		o := got[0].Order
-		if o.Attempt != 1 || o.LeaseMs != 45_000 || o.RunTimeoutMs != 60_000 || len(o.OfferID) != 26 {
+		if o.Attempt != 1 || o.LeaseMs != 45_000 || o.RunTimeoutMs != 60_000 || len(o.OfferID) != 26 || len(o.OfferSHA256) != 64 {
 			t.Errorf("granted %+v", o)
 		}
 		if got[0].Address.Store != "S000" || got[0].Address.Terminal != "pos" {
@@ -182,7 +182,7 @@ func TestALostGrantIsSaidAgainToItsHolderOnly(t *testing.T) {
 		d.claim("r", 0)
 		d.claimAs("other", 0, "r-S000")
 		again := d.grants()
-		if len(again) != 2 || again[1].Order.Attempt != 1 || again[1].Order.OfferID != first.OfferID ||
+		if len(again) != 2 || again[1].Order.Attempt != 1 || again[1].Order.OfferID != first.OfferID || again[1].Order.OfferSHA256 != first.OfferSHA256 ||
 			again[1].Address.Terminal != "pos" {
 			t.Fatalf("said again: %+v", again[1:])
 		}
