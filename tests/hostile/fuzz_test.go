@@ -19,9 +19,11 @@ const (
 	secondsVar = "MUSTER_FUZZ_SECONDS"
 	seedVar    = "MUSTER_FUZZ_SEED"
 	attackers  = 6
-	// bound is what a well-behaved client waits at most, on a machine that the
-	// attackers use as well.
-	bound = 5 * time.Second
+	// usual and most are what a well-behaved client waits in 99 of 100 cases and
+	// at the very most, on a machine that the attackers use as well. What an echo
+	// without a broker takes on the same machine comes on top.
+	usual = time.Second
+	most  = 5 * time.Second
 )
 
 // Nobody is hurt by what others send: a terminal, a technician and a newcomer
@@ -46,13 +48,17 @@ func TestHostileClientsHurtNobody(t *testing.T) {
 	}
 	poll(t, "the customers are in", func() bool { return s.Connected() == len(staying) })
 	before := inventory()
+	var idle machine
+	served.Go(func() { idle.work(customers, t) })
 	served.Go(func() { newcomer.work(customers, addr, true) })
 	connections, packets := attack(t.Context(), seed, addr, length)
 	endCustomers()
 	served.Wait()
 
-	report(t, "staying", bound, staying...)
-	report(t, "newcomer", bound, newcomer)
+	slowP99, slowMost := idle.worst()
+	t.Logf("an echo without a broker: p99 %v, max %v", slowP99.Round(10*time.Microsecond), slowMost.Round(10*time.Microsecond))
+	report(t, "staying", usual+slowP99, most+slowMost, staying...)
+	report(t, "newcomer", usual+slowP99, most+slowMost, newcomer)
 	t.Logf("%d hostile connections, %d hostile packets", connections, packets)
 	for _, text := range seen.all() {
 		t.Errorf("the broker says: %s", text)
@@ -77,14 +83,14 @@ func attack(ctx context.Context, seed uint64, addr string, length time.Duration)
 	return connections, packets
 }
 
-func report(t *testing.T, who string, most time.Duration, customers ...*customer) {
+func report(t *testing.T, who string, usual, most time.Duration, customers ...*customer) {
 	t.Helper()
 	got, err := sum(customers...)
 	if err != nil {
 		t.Errorf("%s: %v", who, err)
 	}
-	if got.max > most {
-		t.Errorf("%s waited longer than %v", who, most)
+	if got.p99 > usual || got.max > most {
+		t.Errorf("%s waited longer than %v in 99 of 100 cases, or than %v at all", who, usual, most)
 	}
 	t.Logf("%s: %v", who, got)
 }
