@@ -33,7 +33,7 @@ func (b *book) open() (newest store.AuditHead, ok bool, err error) {
 		if err == nil {
 			newest, ok = n.head(), true
 		}
-		return nil //nolint:nilerr // what cannot be read is for the verification to tell
+		return nil // what cannot be read is for the verification to tell
 	})
 	if err == nil {
 		err = b.syncFolders()

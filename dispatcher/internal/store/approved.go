@@ -29,7 +29,7 @@ func (s *Store) CreateApprovedRun(ctx context.Context, approvalID, by string, ru
 			a, err := gatehouse.Pending(ctx, tx, approvalID, now)
 			switch {
 			case err != nil:
-				return approved{refused: err}, nil
+				return approved{refused: err}, nil //nolint:nilerr // it is returned after the commit
 			case a.Kind != ApprovalRun:
 				return approved{}, fmt.Errorf("approval %s is not for a run", approvalID)
 			}

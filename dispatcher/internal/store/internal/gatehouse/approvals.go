@@ -100,7 +100,7 @@ func (g *Gatehouse) DecideApproval(ctx context.Context, id, by, state, why strin
 		case errors.Is(err, ErrDecided) && a.State == state && state == StateExpired:
 			return decision{a, nil}, nil
 		case err != nil:
-			return decision{refused: err}, nil
+			return decision{refused: err}, nil //nolint:nilerr // it is returned after the commit
 		case a.Kind == KindRun && state == StateApproved:
 			return decision{}, errors.New("a run is approved by creating it")
 		}
