@@ -21,7 +21,9 @@ import (
 	"muster/edge-agent/internal/collect"
 	"muster/edge-agent/internal/condition"
 	"muster/edge-agent/internal/config"
+	"muster/edge-agent/internal/enrol"
 	"muster/edge-agent/internal/executor"
+	"muster/edge-agent/internal/identity"
 	"muster/edge-agent/internal/journal"
 	"muster/edge-agent/internal/link"
 	"muster/edge-agent/internal/outbox"
@@ -33,7 +35,8 @@ import (
 var version = "dev"
 
 const usage = `usage: edge-agent [flags]               work until SIGTERM or Ctrl-C
-       edge-agent check-config [flags]  read and check the configuration only
+       edge-agent check-config [flags]  read and check configuration and identity only
+       edge-agent enroll [flags]        get this terminal's identity from headquarters
 
 flags:
 `
@@ -46,6 +49,9 @@ func main() {
 
 // run returns the exit code: 0 done, 1 failed, 2 wrong usage.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == "enroll" {
+		return enroll(ctx, args[1:], stdout, stderr)
+	}
 	checkOnly := len(args) > 0 && args[0] == "check-config"
 	if checkOnly {
 		args = args[1:]
@@ -84,19 +90,47 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	if checkOnly {
-		fmt.Fprintf(stdout, "configuration is valid: terminal %s of store %s, broker %s\n", cfg.Terminal, cfg.Store, cfg.Broker.URL)
-		return 0
+		err = check(cfg, stdout)
+	} else {
+		err = serve(ctx, cfg, newLogger(cfg.Log, stderr))
 	}
-	if err := serve(ctx, cfg, newLogger(cfg.Log, stderr)); err != nil {
+	if err != nil {
 		fmt.Fprintln(stderr, "edge-agent:", err)
 		return 1
 	}
 	return 0
 }
 
+// check tells what stands in the configuration, and until when the certificate
+// lasts.
+func check(cfg *config.Config, stdout io.Writer) error {
+	id, err := openIdentity(cfg)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "configuration is valid: terminal %s of store %s, broker %s\n", cfg.Terminal, cfg.Store, cfg.Broker.URL)
+	if id != nil {
+		fmt.Fprintf(stdout, "identity is valid: the certificate lasts until %s and is renewed by itself at %s\n",
+			id.Certificate().Leaf.NotAfter.Format(time.RFC3339), id.EnrolmentURL())
+	}
+	return nil
+}
+
+// openIdentity returns nil when identity is off.
+func openIdentity(cfg *config.Config) (*identity.Identity, error) {
+	if cfg.Identity.Folder == "" {
+		return nil, nil
+	}
+	return identity.Open(cfg.Identity.Folder, cfg.Store, cfg.Terminal, time.Now())
+}
+
 // serve wires the parts, works until ctx ends, and stops them in reverse.
 func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) {
 	log = log.With("store_id", cfg.Store, "terminal_id", cfg.Terminal)
+	id, err := openIdentity(cfg)
+	if err != nil {
+		return err
+	}
 	lock, err := journal.Acquire(cfg.WorkFolder, time.Now())
 	if err != nil {
 		return err
@@ -123,12 +157,12 @@ func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error
 		StoreID: cfg.Store, TerminalID: cfg.Terminal, Version: version, Topics: topics, Jobs: jobs,
 		Labels: cfg.Labels, MaxParallel: cfg.MaxParallel, Refuse: agent.Refuse(cfg.Refuse),
 		Measure: func() protocol.Condition { return condition.Measure(cfg.WorkFolder) },
-		Journal: book, Outbox: box, Stamp: stamp.New(time.Now, book.LastWrite()), Logger: log,
+		Journal: book, Outbox: box, Stamp: stamp.New(time.Now, book.LastWrite()), Logger: log, Identity: id,
 	})
 	if err != nil {
 		return err
 	}
-	connection, err := newLink(cfg, topics, worker, log)
+	connection, err := newLink(cfg, topics, id, worker, log)
 	if err != nil {
 		return err
 	}
@@ -136,14 +170,17 @@ func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error
 	linkCtx, stopLink := context.WithCancel(context.WithoutCancel(ctx))
 	var linked sync.WaitGroup
 	linked.Go(func() { connection.Run(linkCtx) })
+	if id != nil {
+		linked.Go(func() { enrol.KeepFresh(linkCtx, id, log) })
+	}
 	worker.Run(ctx, connection)
 	stopLink()
 	linked.Wait()
-	log.Info("edge agent stopped")
+	log.Info("edge agent stopped", "refused_messages", worker.Refused())
 	return nil
 }
 
-func newLink(cfg *config.Config, topics protocol.Topics, handler link.Handler, log *slog.Logger) (*link.Link, error) {
+func newLink(cfg *config.Config, topics protocol.Topics, id *identity.Identity, handler link.Handler, log *slog.Logger) (*link.Link, error) {
 	broker, err := cfg.BrokerURL()
 	if err != nil {
 		return nil, err
@@ -152,8 +189,13 @@ func newLink(cfg *config.Config, topics protocol.Topics, handler link.Handler, l
 	if err != nil {
 		return nil, err
 	}
-	return link.New(link.Config{Broker: broker, TLS: tlsConfig, Store: cfg.Store, Terminal: cfg.Terminal,
-		User: cfg.User(), Password: cfg.Broker.Password, Topics: topics, Logger: log}, handler), nil
+	reach := link.Config{Broker: broker, TLS: tlsConfig, Store: cfg.Store, Terminal: cfg.Terminal,
+		User: cfg.User(), Password: cfg.Broker.Password, Topics: topics, Logger: log}
+	if id != nil {
+		id.Prove(tlsConfig)
+		reach.Signer = id.Signer
+	}
+	return link.New(reach, handler), nil
 }
 
 // newJobs lists what the terminal can execute.

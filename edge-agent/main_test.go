@@ -18,6 +18,7 @@ import (
 	"muster/broker/server"
 	"muster/edge-agent/internal/stamp"
 	"muster/internal/protocol"
+	"muster/internal/trust"
 )
 
 // patience bounds what must happen; it passes in full only in a failure.
@@ -47,6 +48,10 @@ func TestCommandLine(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("store: \"1\"\nstroe: 2\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	lost := filepath.Join(t.TempDir(), "lost.yaml")
+	if err := os.WriteFile(lost, []byte("identity: {folder: nowhere}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, tc := range []struct {
 		args []string
 		code int
@@ -62,6 +67,15 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"-broker", "http://x"}, 1, "broker.url: must be a URL"},
 		{[]string{"-nonsense"}, 2, "usage: edge-agent"},
 		{[]string{"work"}, 2, `unknown argument "work"`},
+		{[]string{"check-config", "-config", lost}, 1, "no identity: run: edge-agent enroll"},
+		{[]string{"-config", lost}, 1, "no identity: run: edge-agent enroll"},
+		{[]string{"enroll", "-help"}, 0, "usage: edge-agent enroll"},
+		{[]string{"enroll", "--headquarters", "https://hq", "--identity", "x"}, 2, "--token is missing"},
+		{[]string{"enroll", "--token", "x", "--identity", "x"}, 2, "--headquarters is missing"},
+		{[]string{"enroll", "--token", "x", "--headquarters", "https://hq"}, 2, "--identity is missing"},
+		{[]string{"enroll", "--token", "x", "--headquarters", "https://hq", "--identity", "x", "--store", "1"}, 2, "go together"},
+		{[]string{"enroll", "--token", "x", "--headquarters", "https://hq", "--config", lost}, 1, "this is no token"},
+		{[]string{"enroll", "--config", "no-such-file"}, 1, "no-such-file"},
 	} {
 		cmd := exec.Command(bin, tc.args...)
 		out, err := cmd.CombinedOutput()
@@ -82,7 +96,7 @@ func TestStopEndsRunningWorkWithinFiveSeconds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hq := startHQ(t, topics)
+	hq := startHQ(t, topics, plain())
 	folder := t.TempDir()
 	alive := filepath.Join(folder, "alive")
 	config := fmt.Sprintf(`store: "007"
@@ -157,23 +171,43 @@ executors:
 type hq struct {
 	broker  *server.Server
 	results chan protocol.Result
+	// With identity on: the key that signs, and all that terminals said.
+	signer *trust.Signer
+	heard  chan server.Message
+}
+
+// plain is one listener without TLS.
+func plain() server.Listeners {
+	return server.Listeners{TCP: server.ListenerConfig{Address: "127.0.0.1:0"}}
 }
 
 // startHQ grants one task to whoever claims it.
-func startHQ(t *testing.T, topics protocol.Topics) *hq {
+func startHQ(t *testing.T, topics protocol.Topics, listeners server.Listeners, change ...func(*hq)) *hq {
 	t.Helper()
-	h := &hq{results: make(chan protocol.Result, 100)}
+	h := &hq{results: make(chan protocol.Result, 100), heard: make(chan server.Message, 1000)}
+	for _, f := range change {
+		f(h)
+	}
 	meta := stamp.New(time.Now, time.Time{}).Meta
 	publish := func(topic string, retain bool, message any) {
 		payload, err := protocol.Encode(message)
+		out := server.Outgoing{Topic: topic, Payload: payload, Retain: retain}
+		if h.signer != nil {
+			out.Signature = h.signer.Sign(topic, payload)
+		}
 		if err == nil {
-			err = h.broker.Publish(t.Context(), server.Outgoing{Topic: topic, Payload: payload, Retain: retain})
+			err = h.broker.Publish(t.Context(), out)
 		}
 		if err != nil {
 			t.Error(err)
 		}
 	}
+	now := time.Now()
+	offer := protocol.Offer{Meta: meta(), TypeVersion: 1, Attempts: 1,
+		QueueDeadline: now.Add(time.Hour).UnixMilli(), Record: protocol.Record{TaskID: "t1", ParentID: "run1", StoreID: "007",
+			Type: "stubborn", Input: json.RawMessage(`{}`), Status: "PENDING", Deadline: now.Add(time.Minute).UnixMilli()}}
 	intake := func(_ context.Context, m server.Message) error {
+		h.heard <- m
 		address, _ := topics.Parse(m.Topic)
 		order := protocol.Order{Meta: meta()}
 		switch address.Kind {
@@ -187,6 +221,7 @@ func startHQ(t *testing.T, topics protocol.Topics) *hq {
 		case protocol.KindClaim:
 			order.Order, order.TaskID, order.Attempt = protocol.OrderGrant, "t1", 1
 			order.LeaseMs, order.RunTimeoutMs = 30_000, 60_000
+			order.OfferSHA256 = offer.Hash()
 		case protocol.KindResult:
 			var r protocol.Result
 			if err := json.Unmarshal(m.Payload, &r); err != nil {
@@ -201,8 +236,7 @@ func startHQ(t *testing.T, topics protocol.Topics) *hq {
 		return nil
 	}
 	var err error
-	h.broker, err = server.New(server.Config{Anonymous: true,
-		Listeners: server.Listeners{TCP: server.ListenerConfig{Address: "127.0.0.1:0"}}},
+	h.broker, err = server.New(server.Config{Anonymous: true, Listeners: listeners},
 		server.Options{Intake: intake, ManagedPresence: true, Logger: slog.New(slog.DiscardHandler)})
 	if err == nil {
 		err = h.broker.Start(t.Context())
@@ -217,9 +251,6 @@ func startHQ(t *testing.T, topics protocol.Topics) *hq {
 			t.Error(err)
 		}
 	})
-	now := time.Now()
-	publish(topics.Offer("007", "t1"), true, protocol.Offer{Meta: meta(), TypeVersion: 1, Attempts: 1,
-		QueueDeadline: now.Add(time.Hour).UnixMilli(), Record: protocol.Record{TaskID: "t1", ParentID: "run1", StoreID: "007",
-			Type: "stubborn", Input: json.RawMessage(`{}`), Status: "PENDING", Deadline: now.Add(time.Minute).UnixMilli()}})
+	publish(topics.Offer("007", "t1"), true, offer)
 	return h
 }

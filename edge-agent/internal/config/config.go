@@ -4,18 +4,12 @@
 package config
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
-	"net/url"
-	"os"
 	"regexp"
-	"strings"
 	"time"
 
 	"muster/configs"
 	"muster/edge-agent/internal/collect"
-	"muster/edge-agent/internal/link"
 	"muster/internal/protocol"
 	"muster/internal/settings"
 )
@@ -25,6 +19,7 @@ type Config struct {
 	Store       string            `yaml:"store"`
 	Terminal    string            `yaml:"terminal"`
 	TimeZone    string            `yaml:"time_zone"` // IANA name
+	Identity    Identity          `yaml:"identity"`
 	Broker      Broker            `yaml:"broker"`
 	WorkFolder  string            `yaml:"work_folder"`
 	TopicRoot   string            `yaml:"topic_root"`
@@ -36,13 +31,19 @@ type Config struct {
 	Log         Log               `yaml:"log"`
 }
 
+// Identity is how the terminal proves who it is and knows headquarters.
+type Identity struct {
+	Folder string `yaml:"folder"` // of the enrolment; "" means identity off
+}
+
 // Broker is how to reach headquarters.
 type Broker struct {
 	URL          string `yaml:"url"`      // mqtt, mqtts, ws or wss
 	User         string `yaml:"user"`     // "" means store/terminal
 	Password     string `yaml:"password"` // or
 	PasswordFile string `yaml:"password_file"`
-	CAFile       string `yaml:"ca_file"` // PEM; "" means the system's
+	CAFile       string `yaml:"ca_file"` // PEM; "" means the identity's, else the system's
+	MinTLS       string `yaml:"min_tls"` // 1.3 or 1.2
 }
 
 // Refuse names the conditions under which nothing is run; 0 means no limit.
@@ -109,7 +110,7 @@ func Load(path string, over Overrides) (*Config, error) {
 
 // resolve makes paths absolute to the folder of the file that names them.
 func (c *Config) resolve(path string) {
-	for _, p := range []*string{&c.WorkFolder, &c.Broker.PasswordFile, &c.Broker.CAFile} {
+	for _, p := range []*string{&c.WorkFolder, &c.Identity.Folder, &c.Broker.PasswordFile, &c.Broker.CAFile} {
 		*p = settings.Resolve(path, *p)
 	}
 	for i := range c.Executors {
@@ -146,6 +147,8 @@ func (c *Config) check(file *settings.File) error {
 		return file.Errorf("$.work_folder", "is required")
 	case c.MaxParallel < 1 || c.MaxParallel > 64:
 		return file.Errorf("$.max_parallel", "must lie between 1 and 64, not %d", c.MaxParallel)
+	case tlsVersions[c.Broker.MinTLS] == 0:
+		return file.Errorf("$.broker.min_tls", "must be \"1.3\" or \"1.2\", not %q", c.Broker.MinTLS)
 	case c.Broker.Password != "" && c.Broker.PasswordFile != "":
 		return file.Errorf("$.broker.password_file", "must be empty when password is given")
 	}
@@ -158,7 +161,7 @@ func (c *Config) check(file *settings.File) error {
 	if _, err := c.TLS(); err != nil {
 		return file.Errorf("$.broker.ca_file", "%v", err)
 	}
-	for _, check := range []func(*settings.File) error{c.checkRefuse, c.checkExecutors, c.checkCollect, c.checkLog} {
+	for _, check := range []func(*settings.File) error{c.checkIdentity, c.checkRefuse, c.checkExecutors, c.checkCollect, c.checkLog} {
 		if err := check(file); err != nil {
 			return err
 		}
@@ -233,58 +236,3 @@ const (
 	CollectLog        = "collect_log"
 	CollectLogVersion = 1
 )
-
-// BrokerURL returns the broker's address.
-func (c *Config) BrokerURL() (*url.URL, error) {
-	u, err := url.Parse(c.Broker.URL)
-	if err != nil {
-		return nil, fmt.Errorf("must be a URL such as mqtts://hq.example:8883: %w", err)
-	}
-	if _, known := link.Schemes()[u.Scheme]; !known || u.Hostname() == "" {
-		return nil, fmt.Errorf("must be a URL such as mqtts://hq.example:8883 with scheme mqtt, mqtts, ws or wss, not %q", u.Redacted())
-	}
-	if u.User != nil {
-		return nil, fmt.Errorf("must hold no password: use user and password_file")
-	}
-	return u, nil
-}
-
-// TLS returns how to check the broker's certificate.
-func (c *Config) TLS() (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if c.Broker.CAFile == "" {
-		return config, nil
-	}
-	pem, err := os.ReadFile(c.Broker.CAFile)
-	if err != nil {
-		return nil, fmt.Errorf("cannot be read: %w", err)
-	}
-	config.RootCAs = x509.NewCertPool()
-	if !config.RootCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s holds no PEM certificate", c.Broker.CAFile)
-	}
-	return config, nil
-}
-
-// User is the name to log in with.
-func (c *Config) User() string {
-	if c.Broker.User != "" {
-		return c.Broker.User
-	}
-	return c.Store + "/" + c.Terminal
-}
-
-func (c *Config) readPassword(file *settings.File) error {
-	if c.Broker.PasswordFile == "" {
-		return nil
-	}
-	data, err := os.ReadFile(c.Broker.PasswordFile)
-	if err != nil {
-		return file.Errorf("$.broker.password_file", "cannot be read: %v", err)
-	}
-	c.Broker.Password = strings.TrimRight(strings.TrimPrefix(string(data), "\ufeff"), "\r\n")
-	if c.Broker.Password == "" {
-		return file.Errorf("$.broker.password_file", "%s is empty", c.Broker.PasswordFile)
-	}
-	return nil
-}

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"crypto/tls"
 	"os"
 	"path/filepath"
 	"strings"
@@ -93,6 +94,11 @@ func TestMistakesStopTheStartWithLineAndKey(t *testing.T) {
 		"broker:\n  url: mqtt://u:p@x\n":                        ":2: broker.url: must hold no password",
 		"broker:\n  ca_file: nothing.pem\n":                     ":2: broker.ca_file: cannot be read",
 		"broker:\n  password: a\n  password_file: b\n":          ":3: broker.password_file: must be empty",
+		"broker:\n  min_tls: \"1.1\"\n":                         ":2: broker.min_tls: must be \"1.3\" or \"1.2\"",
+		"broker:\n  min_tls: 1.2\n":                             ":2: broker.min_tls: must be a text",
+		"identity: {folder: id}\nbroker:\n  url: mqtt://hq\n":   ":3: broker.url: must begin with mqtts:// or wss://",
+		"identity: {folder: id}\nbroker:\n  password: x\n":      ":3: broker.password: must be empty with identity.folder",
+		"identity: {folder: id}\nbroker:\n  password_file: x\n": ":3: broker.password_file: must be empty with identity.folder",
 		"refuse:\n  min_battery_pct: 101\n":                     ":2: refuse.min_battery_pct: must lie between",
 		"refuse:\n  max_load: .nan\n":                           ":2: refuse.max_load: must lie between",
 		"refuse:\n  min_disk_free_mb: -1\n":                     ":2: refuse.min_disk_free_mb: must be 0 or more",
@@ -109,6 +115,39 @@ func TestMistakesStopTheStartWithLineAndKey(t *testing.T) {
 		path := write(t, text)
 		if _, err := config.Load(path, config.Overrides{}); err == nil || !strings.HasPrefix(err.Error(), path+want) {
 			t.Errorf("%q: got %v, want %s", text, err, want)
+		}
+	}
+}
+
+func TestIdentityNeedsTLSUnlessTheBrokerIsHere(t *testing.T) {
+	t.Parallel()
+	for _, broker := range []string{"mqtts://hq.example", "wss://hq.example/mqtt", "mqtt://127.0.0.1:1883", "mqtt://localhost", "ws://[::1]:80"} {
+		path := write(t, "identity: {folder: id}\nbroker: {url: \""+broker+"\"}\n")
+		c, err := config.Load(path, config.Overrides{})
+		if err != nil {
+			t.Errorf("%s: %v", broker, err)
+			continue
+		}
+		if c.Identity.Folder != filepath.Join(filepath.Dir(path), "id") {
+			t.Errorf("folder %s is not relative to the file", c.Identity.Folder)
+		}
+	}
+}
+
+func TestTLSIsOfTheNewestVersionUnlessToldOtherwise(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]uint16{
+		"store: \"1\"\n":                     tls.VersionTLS13,
+		"broker: {min_tls: \"1.2\"}\n":       tls.VersionTLS12,
+		"broker: {min_tls: \"1.3\"}\n":       tls.VersionTLS13,
+		"broker: {user: somebody}\nstore: a": tls.VersionTLS13,
+	} {
+		c, err := config.Load(write(t, text), config.Overrides{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := c.TLS(); err != nil || got.MinVersion != want {
+			t.Errorf("%q: at least %x, %v; want %x", text, got.MinVersion, err, want)
 		}
 	}
 }

@@ -9,12 +9,14 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
 	"time"
 
 	"muster/edge-agent/internal/identity"
+	"muster/internal/protocol"
 	"muster/internal/trust"
 )
 
@@ -22,7 +24,8 @@ import (
 var ErrFinished = errors.New("this terminal is enrolled already")
 
 // Request is one enrolment. Store and Terminal may be empty: then the token
-// alone says whose it is; else another one's token is refused and not used up.
+// alone says whose it is; else another one's token is refused, and taken again
+// when they are corrected.
 type Request struct {
 	URL             string // https, of headquarters' enrolment
 	Token           string
@@ -55,7 +58,7 @@ func Enrol(ctx context.Context, r Request) (*identity.Identity, error) {
 	got, err := post(ctx, pinned(base.Hostname(), pin, time.Now), base.JoinPath("v1", "enrol"),
 		question{Token: r.Token, Store: r.Store, Terminal: r.Terminal}, key)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, forget(r.Folder, err))
 	}
 	authority, err := trust.DecodeCertificate([]byte(got.Authority))
 	if err != nil {
@@ -75,6 +78,16 @@ func Enrol(ctx context.Context, r Request) (*identity.Identity, error) {
 	return id, nil
 }
 
+// forget drops the key of the enrolment when headquarters takes this one never
+// again, so that the next enrolment makes another.
+func forget(folder string, err error) error {
+	var refusal *Refusal
+	if !errors.As(err, &refusal) || refusal.Code != protocol.CodeConflict || refusal.Path != "/csr" {
+		return nil
+	}
+	return identity.DropEnrolmentKey(folder)
+}
+
 func parseURL(text string) (*url.URL, error) {
 	base, err := url.Parse(text)
 	if err != nil || base.Scheme != "https" || base.Hostname() == "" || base.User != nil {
@@ -83,7 +96,8 @@ func parseURL(text string) (*url.URL, error) {
 	return base, nil
 }
 
-// Renew gets a new certificate for a new key and takes both into use.
+// Renew gets a new certificate for a new key and takes both into use, and the
+// list of headquarters' keys that comes with it.
 func Renew(ctx context.Context, id *identity.Identity) error {
 	base, err := parseURL(id.EnrolmentURL())
 	if err != nil {
@@ -99,7 +113,21 @@ func Renew(ctx context.Context, id *identity.Identity) error {
 	if err != nil {
 		return err
 	}
+	if err := takeKeys(id, got.Trust); err != nil {
+		return err
+	}
 	if err := id.Replace(key, []byte(got.Certificate), time.Now()); err != nil {
+		return fmt.Errorf("cannot use headquarters' answer: %w", err)
+	}
+	return nil
+}
+
+func takeKeys(id *identity.Identity, sealed trust.Sealed) error {
+	payload, err := json.Marshal(sealed)
+	if err == nil {
+		_, err = id.Take(payload)
+	}
+	if err != nil && !errors.Is(err, identity.ErrOldDocument) { // the broker was quicker
 		return fmt.Errorf("cannot use headquarters' answer: %w", err)
 	}
 	return nil

@@ -87,6 +87,22 @@ func TestAnEnrolmentThatWasCutOffIsAskedForAgainWithTheSameToken(t *testing.T) {
 	b.open()
 }
 
+func TestAKeyThatHeadquartersTakesNeverAgainIsReplaced(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.hq.Lose(1)
+	if _, err := b.enrol(); err == nil {
+		t.Fatal("a lost answer enrolled")
+	}
+	b.hq.Spend() // the terminal was revoked meanwhile
+	if _, err := b.enrol(); err == nil || !strings.Contains(err.Error(), "the key was revoked") {
+		t.Fatalf("got %v", err)
+	}
+	if _, err := b.enrol(); err != nil {
+		t.Errorf("the next enrolment: %v", err)
+	}
+}
+
 func TestAFinishedIdentityIsReplacedByForceAlone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -197,7 +213,11 @@ func TestARenewalThatFailsLeavesTheOldCertificate(t *testing.T) {
 	if id.Signer().KeyID() != before || b.open().Signer().KeyID() != before {
 		t.Error("the key changed")
 	}
+	b.hq.Rotate()
 	if err := enrol.Renew(t.Context(), id); err != nil || b.open().Signer().KeyID() == before {
 		t.Errorf("the next try: %v", err)
+	}
+	if d := b.open().Document(); d.Version != 2 {
+		t.Errorf("the list of keys that came along was not taken: version %d", d.Version)
 	}
 }

@@ -53,6 +53,7 @@ type Refusal struct {
 	Code    protocol.Code `json:"code"`
 	Message string        `json:"message"`
 	Hint    string        `json:"hint"`
+	Path    string        `json:"path"` // a JSON Pointer into what was asked
 }
 
 // Error gives code, sentence and hint.

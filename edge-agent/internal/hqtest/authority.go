@@ -145,3 +145,19 @@ func (h *HQ) Enrolled(store, terminal string) string {
 	h.must(err)
 	return folder
 }
+
+// Paths names PEM files of a listener.
+type Paths struct{ Certificate, Key, Authority string }
+
+// Files writes what a listener needs that asks for certificates.
+func (h *HQ) Files(server tls.Certificate, folder string) Paths {
+	h.t.Helper()
+	paths := Paths{filepath.Join(folder, "broker.crt"), filepath.Join(folder, "broker.key"), filepath.Join(folder, "ca.crt")}
+	key, err := trust.EncodeKey(server.PrivateKey)
+	h.must(err)
+	for path, text := range map[string][]byte{paths.Certificate: trust.EncodeCertificate(server.Certificate[0]),
+		paths.Key: key, paths.Authority: h.Authority()} {
+		h.must(trust.WritePrivate(path, text))
+	}
+	return paths
+}

@@ -26,12 +26,14 @@ type Enrolment struct {
 
 	mu     sync.Mutex
 	tokens map[string]*token
+	spent  map[string]bool // keys that are taken never again
 	// lost is how many answers do not arrive: the connection is cut behind what
 	// they decided.
 	lost int
 	// from and until are the times of the certificates that are given.
 	from, until time.Time
 	renewed     int
+	version     int64 // of the list of keys
 }
 
 type token struct {
@@ -42,7 +44,7 @@ type token struct {
 // Enrol serves enrolment until the test ends, with a server certificate.
 func (h *HQ) Enrol(server tls.Certificate) *Enrolment {
 	now := time.Now()
-	e := &Enrolment{HQ: h, tokens: map[string]*token{}, from: now.Add(-time.Hour), until: now.Add(90 * 24 * time.Hour)}
+	e := &Enrolment{HQ: h, version: 1, tokens: map[string]*token{}, spent: map[string]bool{}, from: now.Add(-time.Hour), until: now.Add(90 * 24 * time.Hour)}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(e.serve))
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{server}, MinVersion: tls.VersionTLS13,
 		ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: h.Pool()}
@@ -80,6 +82,13 @@ func (e *Enrolment) Give(from, until time.Time) {
 	e.from, e.until = from, until
 }
 
+// Rotate raises the version of the list of keys.
+func (e *Enrolment) Rotate() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.version++
+}
+
 // Renewed counts the certificates that were renewed.
 func (e *Enrolment) Renewed() int {
 	e.mu.Lock()
@@ -92,20 +101,24 @@ func (e *Enrolment) serve(w http.ResponseWriter, r *http.Request) {
 	defer e.mu.Unlock()
 	var q struct{ Token, CSR, Store, Terminal string }
 	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
-		refuse(w, http.StatusBadRequest, "BAD_JSON", err.Error())
+		refuse(w, http.StatusBadRequest, "BAD_JSON", err.Error(), "")
 		return
 	}
 	block, _ := pem.Decode([]byte(q.CSR))
 	if block == nil {
-		refuse(w, http.StatusBadRequest, "SCHEMA", "no certificate request")
+		refuse(w, http.StatusBadRequest, "SCHEMA", "no certificate request", "/csr")
 		return
 	}
 	csr, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil || csr.CheckSignature() != nil {
-		refuse(w, http.StatusBadRequest, "SCHEMA", "no certificate request")
+		refuse(w, http.StatusBadRequest, "SCHEMA", "no certificate request", "/csr")
 		return
 	}
 	public, _ := csr.PublicKey.(ed25519.PublicKey)
+	if e.spent[string(public)] {
+		refuse(w, http.StatusConflict, "CONFLICT", "the key was revoked", "/csr")
+		return
+	}
 	holder, ok := e.holder(w, r, q.Token, trust.Holder{Store: q.Store, Terminal: q.Terminal}, string(public))
 	if !ok {
 		return
@@ -114,8 +127,9 @@ func (e *Enrolment) serve(w http.ResponseWriter, r *http.Request) {
 		e.lost--
 		panic(http.ErrAbortHandler)
 	}
+	list := e.Seal(e.version, e.Listed)
 	answer := map[string]any{"store": holder.Store, "terminal": holder.Terminal, "authority": string(e.Authority()),
-		"certificate": string(e.Issue(public, holder, e.from, e.until)), "trust": e.Seal(1, e.Listed)}
+		"certificate": string(e.Issue(public, holder, e.from, e.until)), "trust": list}
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(answer); err != nil {
 		e.t.Error(err)
@@ -134,21 +148,30 @@ func (e *Enrolment) holder(w http.ResponseWriter, r *http.Request, text string, 
 	used := e.tokens[text]
 	switch {
 	case r.URL.Path != "/v1/enrol" || used == nil:
-		refuse(w, http.StatusForbidden, "NOT_ALLOWED", "the token is unknown")
+		refuse(w, http.StatusForbidden, "NOT_ALLOWED", "the token is unknown", "/token")
 		return trust.Holder{}, false
 	case named.Store != "" && named != used.holder:
-		refuse(w, http.StatusForbidden, "NOT_ALLOWED", "the token is for another terminal")
+		refuse(w, http.StatusForbidden, "NOT_ALLOWED", "the token is for another terminal", "/store")
 		return trust.Holder{}, false
 	case used.key != "" && used.key != key:
-		refuse(w, http.StatusForbidden, "CONFLICT", "the token was used")
+		refuse(w, http.StatusForbidden, "CONFLICT", "the token was used", "/token")
 		return trust.Holder{}, false
 	}
 	used.key = key
 	return used.holder, true
 }
 
-func refuse(w http.ResponseWriter, status int, code, message string) {
+// Spend takes no key any more that asked so far.
+func (e *Enrolment) Spend() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, t := range e.tokens {
+		e.spent[t.key] = true
+	}
+}
+
+func refuse(w http.ResponseWriter, status int, code, message, path string) {
 	w.WriteHeader(status)
 	// A connection that is gone needs no answer.
-	_ = json.NewEncoder(w).Encode(map[string]string{"code": code, "message": message, "hint": "ask headquarters for a new token"})
+	_ = json.NewEncoder(w).Encode(map[string]string{"code": code, "message": message, "path": path, "hint": "ask headquarters for a new token"})
 }

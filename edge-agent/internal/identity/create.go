@@ -85,10 +85,18 @@ func Create(folder string, parts Parts, now time.Time) (*Identity, error) {
 	if err := id.write(parts); err != nil {
 		return nil, err
 	}
-	if err := os.Remove(id.path(enrolFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("cannot remove the key of the enrolment, which is over: %w", err)
+	if err := DropEnrolmentKey(folder); err != nil {
+		return nil, err
 	}
 	return id, nil
+}
+
+// DropEnrolmentKey removes the key of an enrolment that is over.
+func DropEnrolmentKey(folder string) error {
+	if err := os.Remove(filepath.Join(folder, enrolFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot remove the key of an enrolment that is over: %w", err)
+	}
+	return nil
 }
 
 func (i *Identity) write(parts Parts) error {

@@ -196,14 +196,17 @@ func (i *Identity) Document() trust.Document {
 	return i.document
 }
 
-// TLS returns how to connect: with the newest certificate at each handshake, to
-// a server for which the authority stands.
-func (i *Identity) TLS() *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: i.Roots(),
-		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			certificate := i.Certificate()
-			return &certificate, nil
-		}}
+// Prove adds to a TLS configuration how the terminal proves itself, with the
+// newest certificate at each handshake, and that the server must be one for which
+// the authority stands, unless other roots are named.
+func (i *Identity) Prove(config *tls.Config) {
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		certificate := i.Certificate()
+		return &certificate, nil
+	}
+	if config.RootCAs == nil {
+		config.RootCAs = i.Roots()
+	}
 }
 
 // Take takes a list of keys in, a trust.Sealed as JSON: of a higher version than

@@ -2,6 +2,7 @@ package identity_test
 
 import (
 	"crypto/ed25519"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"os"
@@ -238,7 +239,8 @@ func TestAReplacedPairIsUsedAtOnceAndAfterARestart(t *testing.T) {
 	hq := hqtest.New(t)
 	folder := hq.Enrolled("007", "pos-1")
 	id := open(t, folder)
-	config := id.TLS()
+	config := &tls.Config{MinVersion: tls.VersionTLS13}
+	id.Prove(config)
 	public, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		t.Fatal(err)

@@ -189,7 +189,7 @@ func TestTheNextConnectionShowsTheRenewedCertificate(t *testing.T) {
 		Certificates: []tls.Certificate{hq.Server(time.Now().Add(-time.Hour), time.Now().Add(time.Hour))},
 		ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: hq.Pool()})
 	r := &recorder{events: make(chan string, 1000)}
-	b.run(r, &url.URL{Scheme: "mqtts", Host: gate.Addr().String()}, func(c *link.Config) { c.TLS, c.Signer = id.TLS(), id.Signer })
+	b.run(r, &url.URL{Scheme: "mqtts", Host: gate.Addr().String()}, func(c *link.Config) { c.TLS, c.Signer = proving(id), id.Signer })
 	r.wait(t, "up")
 	first := <-gate.shown
 	if holder, err := trust.HolderOf(first); err != nil || holder != id.Holder() {
@@ -211,6 +211,12 @@ func TestTheNextConnectionShowsTheRenewedCertificate(t *testing.T) {
 	}
 }
 
+func proving(id *identity.Identity) *tls.Config {
+	config := &tls.Config{MinVersion: tls.VersionTLS13}
+	id.Prove(config)
+	return config
+}
+
 func TestABrokerOfAnotherAuthorityIsNotSpokenTo(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, tcp("127.0.0.1:0"))
@@ -221,7 +227,7 @@ func TestABrokerOfAnotherAuthorityIsNotSpokenTo(t *testing.T) {
 	}
 	gate := newGate(t, b.broker.Addr("tcp").String(), &tls.Config{MinVersion: tls.VersionTLS13,
 		Certificates: []tls.Certificate{other.Server(time.Now().Add(-time.Hour), time.Now().Add(time.Hour))}})
-	conn, err := tls.Dial("tcp", gate.Addr().String(), id.TLS())
+	conn, err := tls.Dial("tcp", gate.Addr().String(), proving(id))
 	if err == nil {
 		_ = conn.Close()
 		t.Error("another authority's broker was trusted")

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"time"
+
+	"muster/edge-agent/internal/config"
+	"muster/edge-agent/internal/enrol"
+)
+
+const enrollUsage = `usage: edge-agent enroll --token TOKEN --headquarters URL --identity FOLDER [flags]
+
+An operator at headquarters makes the token: dispatcher enroll STORE TERMINAL.
+It is good for one terminal, once, for 24 hours. The private key is made here and
+stays here. Exit code 0: enrolled; 1: refused or not reached, nothing is changed
+and the same command may be run again; 2: wrong usage.
+
+flags:
+`
+
+// enroll returns the exit code: 0 enrolled, 1 failed, 2 wrong usage.
+func enroll(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	request, code := enrolmentOf(args, stderr)
+	if code >= 0 {
+		return code
+	}
+	id, err := enrol.Enrol(ctx, request)
+	if err != nil {
+		fmt.Fprintln(stderr, "edge-agent: enroll:", err)
+		return 1
+	}
+	holder := id.Holder()
+	fmt.Fprintf(stdout, "terminal %s of store %s is enrolled in %s; the certificate lasts until %s and is renewed by itself\n",
+		holder.Terminal, holder.Store, request.Folder, id.Certificate().Leaf.NotAfter.Format(time.RFC3339))
+	return 0
+}
+
+// enrolmentOf reads the command line, flags over the file; code is -1 when there
+// is something to ask for.
+func enrolmentOf(args []string, stderr io.Writer) (request enrol.Request, code int) {
+	flags := flag.NewFlagSet("edge-agent enroll", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() {
+		fmt.Fprint(stderr, enrollUsage)
+		flags.PrintDefaults()
+	}
+	flags.StringVar(&request.Token, "token", "", "`token` of headquarters")
+	flags.StringVar(&request.URL, "headquarters", "", "`URL` of headquarters' enrolment, such as https://hq.example:8443")
+	flags.StringVar(&request.Folder, "identity", "", "`folder` to put the identity into; empty: identity.folder of the file")
+	flags.StringVar(&request.Store, "store", "", "store `id` that the token must be for; empty: the file's, else any")
+	flags.StringVar(&request.Terminal, "terminal", "", "terminal `id` that the token must be for; empty: the file's, else any")
+	flags.BoolVar(&request.Force, "force", false, "replace an identity that is there")
+	path := flags.String("config", "", "configuration `file` of this terminal")
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return request, 0
+	} else if err != nil {
+		return request, 2
+	}
+	wrong := func(why string) (enrol.Request, int) {
+		fmt.Fprintln(stderr, "edge-agent: enroll:", why)
+		flags.Usage()
+		return request, 2
+	}
+	if *path != "" {
+		cfg, err := config.Load(*path, config.Overrides{Store: request.Store, Terminal: request.Terminal})
+		if err != nil {
+			fmt.Fprintln(stderr, "edge-agent: enroll:", err)
+			return request, 1
+		}
+		request.Store, request.Terminal = cfg.Store, cfg.Terminal
+		if request.Folder == "" {
+			request.Folder = cfg.Identity.Folder
+		}
+	}
+	switch {
+	case flags.NArg() > 0:
+		return wrong(fmt.Sprintf("unknown argument %q", flags.Arg(0)))
+	case request.Token == "":
+		return wrong("--token is missing")
+	case request.URL == "":
+		return wrong("--headquarters is missing")
+	case request.Folder == "":
+		return wrong("--identity is missing, and no configuration names identity.folder")
+	case (request.Store == "") != (request.Terminal == ""):
+		return wrong("--store and --terminal go together")
+	}
+	return request, -1
+}

@@ -1,0 +1,111 @@
+package main_test
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/broker/server"
+	"muster/edge-agent/internal/hqtest"
+	"muster/edge-agent/internal/identity"
+	"muster/internal/protocol"
+	"muster/internal/trust"
+)
+
+// TestAnEnrolledTerminalWorksOverMutualTLS runs the real program from its token
+// to its signed result, against the real broker.
+func TestAnEnrolledTerminalWorksOverMutualTLS(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("the executor is a shell")
+	}
+	topics, err := protocol.NewTopics(protocol.DefaultRoot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	authority := hqtest.New(t)
+	certificate := authority.Server(time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+	door := authority.Enrol(certificate)
+	listener := authority.Files(certificate, folder)
+	headquarters := startHQ(t, topics, server.Listeners{TLS: server.ListenerConfig{Address: "127.0.0.1:0",
+		CertFile: listener.Certificate, KeyFile: listener.Key, ClientCAFile: listener.Authority}},
+		func(h *hq) { h.signer = authority.Key })
+	path := filepath.Join(folder, "agent.yaml")
+	config := fmt.Sprintf(`store: "007"
+identity: {folder: identity}
+broker: {url: "mqtts://%s"}
+work_folder: data
+executors:
+  - {type: stubborn, version: 1, command: [/bin/echo, "{}"]}
+`, headquarters.broker.Addr("tls"))
+	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bin := build(t)
+	run := func(args ...string) (string, int) {
+		cmd := exec.Command(bin, args...)
+		out, err := cmd.CombinedOutput()
+		if cmd.ProcessState == nil {
+			t.Fatal(err)
+		}
+		return string(out), cmd.ProcessState.ExitCode()
+	}
+	token := door.Token(trust.Holder{Store: "007", Terminal: "pos-1"})
+	other := door.Token(trust.Holder{Store: "008", Terminal: "pos-1"})
+	for _, tc := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--token", other}, 1, "NOT_ALLOWED: the token is for another terminal"},
+		{[]string{"--token", token}, 0, "terminal pos-1 of store 007 is enrolled in " + filepath.Join(folder, "identity")},
+		{[]string{"--token", token}, 1, "use --force"},
+	} {
+		out, code := run(append([]string{"enroll", "--headquarters", door.URL, "--config", path}, tc.args...)...)
+		if code != tc.code || !strings.Contains(out, tc.want) {
+			t.Errorf("enroll: code %d: %s; want %d, %s", code, out, tc.code, tc.want)
+		}
+	}
+	if out, code := run("check-config", "-config", path); code != 0 || !strings.Contains(out, "the certificate lasts until ") {
+		t.Errorf("check-config: code %d: %s", code, out)
+	}
+	var log bytes.Buffer
+	agent := exec.Command(bin, "-config", path)
+	agent.Stderr = &log
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = agent.Process.Kill()
+		_ = agent.Wait()
+	})
+	id, err := identity.Open(filepath.Join(folder, "identity"), "007", "pos-1", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case r := <-headquarters.results:
+		if r.Outcome != protocol.AnswerSucceeded || r.OfferSHA256 == "" {
+			t.Errorf("answered %+v", r)
+		}
+	case <-time.After(patience):
+		_ = agent.Process.Kill()
+		_ = agent.Wait()
+		t.Fatalf("no result: %s", log.String())
+	}
+	public, _ := id.Certificate().Leaf.PublicKey.(ed25519.PublicKey)
+	for len(headquarters.heard) > 0 {
+		m := <-headquarters.heard
+		if err := m.Signature.Verify(public, m.Topic, m.Payload); err != nil {
+			t.Errorf("%s: %v", m.Topic, err)
+		}
+	}
+}
