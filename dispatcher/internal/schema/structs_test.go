@@ -1,6 +1,7 @@
 package schema_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"muster/internal/protocol"
 	"muster/internal/task"
+	"muster/internal/trust"
 )
 
 const (
@@ -61,7 +63,7 @@ func encoded() map[string][]any {
 		"ready":    {protocol.Ready{Meta: meta, TaskID: taskID, Attempt: 1, Bytes: protocol.MaxResultBytes, SHA256: sum}},
 		"result": {
 			protocol.Result{Meta: meta, TaskID: taskID, Attempt: 1, Outcome: protocol.AnswerSucceeded, Result: json.RawMessage(`{}`), StartedAt: 1, FinishedAt: 2,
-				DurationMs: 1, ExitCode: &n, OutputTail: "t", Executed: true, SHA256: sum},
+				DurationMs: 1, ExitCode: &n, OutputTail: "t", Executed: true, SHA256: sum, OfferSHA256: retried.Hash()},
 			protocol.Result{Meta: meta, TaskID: taskID, Attempt: 1, Outcome: protocol.AnswerFailed, Error: json.RawMessage(`{"code":"EXECUTION","message":"m"}`), SHA256: sum},
 			protocol.Result{Meta: meta, TaskID: taskID, Attempt: 1, Outcome: protocol.AnswerCancelled, Error: json.RawMessage(`{"code":"CANCELLED","message":"m"}`), SHA256: sum},
 		},
@@ -70,6 +72,7 @@ func encoded() map[string][]any {
 			protocol.Hello{Meta: meta, AgentVersion: "1", Protocols: []int{1}, Jobs: []protocol.JobVersion{}, Open: []protocol.OpenTask{}, ClockMs: 1}},
 		"order": {
 			protocol.Order{Meta: meta, Order: protocol.OrderGrant, TaskID: taskID, Attempt: 1, LeaseMs: 1, RunTimeoutMs: 1, OfferID: taskID},
+			protocol.Order{Meta: meta, Order: protocol.OrderGrant, TaskID: taskID, Attempt: 1, LeaseMs: 1, RunTimeoutMs: 1, OfferID: taskID, OfferSHA256: retried.Hash()},
 			protocol.Order{Meta: meta, Order: protocol.OrderDeny, TaskID: taskID, Code: protocol.CodeNotYet, Message: "m", RetryAfterMs: 5},
 			protocol.Order{Meta: meta, Order: protocol.OrderSend, TaskID: taskID, Attempt: 1},
 			protocol.Order{Meta: meta, Order: protocol.OrderReceipt, TaskID: taskID, Attempt: 1, SHA256: sum, Accepted: &yes},
@@ -78,6 +81,7 @@ func encoded() map[string][]any {
 			protocol.Order{Meta: meta, Order: protocol.OrderSync, Open: []protocol.SyncTask{{TaskID: taskID, Status: task.Running, Attempt: 1, Mine: true}}, ServerTimeMs: 1, HelloID: taskID},
 			protocol.Order{Meta: meta, Order: protocol.OrderSync, ServerTimeMs: 1},
 		},
+		"trust":          {trust.Sealed{Document: `{"version":1}`, Signature: bytes.Repeat([]byte{255}, 72)}, trust.Sealed{Document: "{}", Signature: make([]byte, 68)}},
 		"presence":       {protocol.Presence{Meta: meta, Online: true, Since: at, SessionID: "s"}},
 		"run_request":    {protocol.RunRequest{Job: "j", Stores: protocol.Targets{All: true}}, protocol.RunRequest{RequestID: "r", Job: "j", Stores: protocol.Targets{Stores: []string{"007"}}, Input: json.RawMessage(`{}`), Reason: "r", BarrierSeconds: &n, Attempts: &n, MaxRunning: &n, MakeupSeconds: &n, Priority: &n, Deadline: 1}, protocol.RunRequest{Job: "j", Stores: protocol.Targets{Labels: "a=b"}}},
 		"cancel_request": {protocol.CancelRequest{RunID: runID}, protocol.CancelRequest{RunID: runID, RequestID: "r", Stores: []string{"a"}, Reason: "r"}},
