@@ -46,7 +46,7 @@ func (s *Server) connLimits() guard.Limits {
 	return guard.Limits{
 		ConnectDeadline: l.ConnectDeadline,
 		WriteDeadline:   l.WriteDeadline,
-		MaxConnectBytes: 16 << 10, // id, will, name and password; far more than any real one
+		MaxControlBytes: 16 << 10, // id, will, name and password, or filters; far more than any real one
 		MaxPacketBytes:  s.maxPacketBytes(),
 		WriteBuffer:     l.WriteBufferBytes,
 	}

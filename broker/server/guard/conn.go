@@ -35,8 +35,8 @@ var ErrSlowReader = errors.New("peer does not read what it is sent")
 type Limits struct {
 	ConnectDeadline time.Duration // from accept to a complete CONNECT, handshakes included
 	WriteDeadline   time.Duration // for each 16 KiB to leave
-	MaxConnectBytes int           // size of the CONNECT packet
-	MaxPacketBytes  int           // size of any later packet
+	MaxControlBytes int           // size of CONNECT, and of any packet that is not PUBLISH
+	MaxPacketBytes  int           // size of a PUBLISH packet
 	WriteBuffer     int           // bytes waiting to leave before WaitRoom waits
 }
 
@@ -119,8 +119,8 @@ func (c *Conn) nextPacket() error {
 
 func (c *Conn) checkSize(size int) error {
 	limit := c.limits.MaxPacketBytes
-	if c.version == 0 {
-		limit = c.limits.MaxConnectBytes
+	if c.version == 0 || c.in[c.head]>>4 != typePublish {
+		limit = c.limits.MaxControlBytes
 	}
 	if size > limit {
 		return &Violation{codeTooLarge, "packet too large"}

@@ -18,7 +18,7 @@ import (
 func limits() guard.Limits {
 	return guard.Limits{
 		ConnectDeadline: 5 * time.Second, WriteDeadline: 5 * time.Second,
-		MaxConnectBytes: 1 << 10, MaxPacketBytes: 1 << 20, WriteBuffer: 64 << 10,
+		MaxControlBytes: 1 << 10, MaxPacketBytes: 1 << 20, WriteBuffer: 64 << 10,
 	}
 }
 

@@ -39,6 +39,10 @@ func (v *Violation) Error() string {
 	return fmt.Sprintf("refused packet: %s (0x%02x)", v.Reason, v.Code)
 }
 
+// maxProperties bounds one property list. The library reserves many bytes for
+// one of a list: 32 for an empty user property of 5.
+const maxProperties = 16 << 10
+
 func malformed(reason string) error { return &Violation{codeMalformed, reason} }
 
 // frameSize returns the whole size of the packet at the start of b, header
@@ -257,7 +261,11 @@ func (c *cursor) varint() int {
 // user properties and subscription identifiers apart, name nothing twice
 // (MQTT 5, 2.2.2).
 func (c *cursor) properties() {
-	inner := &cursor{rest: c.take(c.varint()), err: c.err}
+	length := c.varint()
+	if length > maxProperties && c.err == nil {
+		c.err = &Violation{codeTooLarge, "properties too large"}
+	}
+	inner := &cursor{rest: c.take(length), err: c.err}
 	var seen uint64
 	for inner.err == nil && len(inner.rest) > 0 {
 		id := inner.byte()
