@@ -3,7 +3,7 @@
 //
 // The exit codes are: 0 done, and with --wait the report is complete; 2 the
 // command line or the request was refused; 3 the report is partial; 4 it is
-// below the quorum; 5 nobody answered.
+// below the quorum; 5 nobody answered; 6 the request waits for a second person.
 package cli
 
 import (
@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/internal/protocol"
+	"muster/internal/trust"
 )
 
 // The exit codes.
@@ -27,6 +28,8 @@ const (
 	ExitPartial     = 3
 	ExitBelowQuorum = 4
 	ExitNoAnswer    = 5
+	// ExitNeedsApproval: nothing was created yet.
+	ExitNeedsApproval = 6
 )
 
 // exit ends the program with a code. An empty text has been said already.
@@ -41,9 +44,11 @@ func (e *exit) Error() string { return e.text }
 // ExitCode is what the program returns to the shell.
 func (e *exit) ExitCode() int { return e.code }
 
-// Commands returns run, cancel, status, jobs and health, new ones on each call.
+// Commands returns every command but those that run headquarters itself, new
+// ones on each call.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{runCommand(), cancelCommand(), statusCommand(), jobsCommand(), healthCommand()}
+	return []*cobra.Command{runCommand(), cancelCommand(), statusCommand(), jobsCommand(), healthCommand(),
+		approveCommand(), approvalsCommand(), requestKeyCommand()}
 }
 
 // access says how to reach headquarters.
@@ -52,6 +57,9 @@ type access struct {
 	user         string
 	passwordFile string
 	caFile       string
+	cert         string
+	certKey      string
+	key          string
 	root         string
 	timeout      time.Duration
 	asJSON       bool
@@ -63,9 +71,32 @@ func (a *access) flags(cmd *cobra.Command) {
 	f.StringVar(&a.user, "user", defaultUser(), "who asks (MUSTER_USER)")
 	f.StringVar(&a.passwordFile, "password-file", "", "file that holds the password (else MUSTER_PASSWORD)")
 	f.StringVar(&a.caFile, "ca-file", "", "certificates to trust, PEM")
+	f.StringVar(&a.cert, "cert", "", "certificate to log in with, PEM; needs --cert-key")
+	f.StringVar(&a.certKey, "cert-key", "", "private key of --cert, PEM, readable by its owner alone")
 	f.StringVar(&a.root, "topic-root", protocol.DefaultRoot, "topic prefix")
 	f.DurationVar(&a.timeout, "timeout", 15*time.Second, "how long to wait for an answer")
 	f.BoolVar(&a.asJSON, "json", false, "print answers as JSON")
+}
+
+// signing adds the flag of commands that change something.
+func (a *access) signing(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&a.key, "key", "", "private key that signs the request, as request-key makes it")
+}
+
+// signer reads --key; nil: the request is not signed.
+func (a *access) signer() (*trust.Signer, error) {
+	if a.key == "" {
+		return nil, nil
+	}
+	text, err := trust.ReadPrivate(a.key)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use --key: %w", err)
+	}
+	signer, err := trust.DecodeSigner(text)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use --key %s: %w; make one with: dispatcher request-key FILE", a.key, err)
+	}
+	return signer, nil
 }
 
 func fromEnv(name, otherwise string) string {
@@ -116,13 +147,16 @@ func (a *access) asked(ctx context.Context, cmd *cobra.Command, l *line, verb pr
 	if a.asJSON {
 		say(cmd.OutOrStdout(), "%s\n", raw)
 	}
-	if !reply.OK {
-		if !a.asJSON {
-			showRefusal(cmd.ErrOrStderr(), reply)
-		}
-		return reply, &exit{code: ExitRefused}
+	if reply.OK {
+		return reply, nil
 	}
-	return reply, nil
+	if !a.asJSON {
+		showRefusal(cmd.ErrOrStderr(), reply)
+	}
+	if reply.Code == protocol.CodeNeedsApproval {
+		return reply, &exit{code: ExitNeedsApproval}
+	}
+	return reply, &exit{code: ExitRefused}
 }
 
 // once opens a line, asks, closes it, and shows the reply unless it was printed
@@ -155,6 +189,7 @@ func cancelCommand() *cobra.Command {
 		},
 	}
 	a.flags(cmd)
+	a.signing(cmd)
 	cmd.Flags().StringSliceVar(&stores, "stores", nil, "ids of stores (default: the whole run)")
 	cmd.Flags().StringVar(&reason, "reason", "", "why; it is kept in the audit trail")
 	return cmd

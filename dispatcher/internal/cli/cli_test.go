@@ -43,7 +43,7 @@ type headquarters struct {
 	created func(store.Run) // told of each run
 }
 
-func setup(t *testing.T) *headquarters {
+func setup(t *testing.T, tune ...func(*trigger.Config)) *headquarters {
 	t.Helper()
 	hq := &headquarters{t: t}
 	topics, err := protocol.NewTopics(protocol.DefaultRoot)
@@ -70,9 +70,13 @@ func setup(t *testing.T) *headquarters {
 		t.Fatal(err)
 	}
 	hq.sender = transport.NewSender(link, topics, time.Now)
-	step, err = trigger.New(trigger.Config{Runs: hq.store, Tasks: hq.store, Register: hq.store, Planner: plan.New(rand.Reader), Sender: hq.sender, Now: time.Now, Logger: log,
+	stepConfig := trigger.Config{Runs: hq.store, Tasks: hq.store, Register: hq.store, Planner: plan.New(rand.Reader), Sender: hq.sender, Now: time.Now, Logger: log,
 		Jobs: job.NewRegistry(job.Spec{Name: "collect_log", Version: 1, Title: "Collect", Policy: job.DefaultPolicy(),
-			Input: compile(t, "collect_log_input.v1.schema.json"), Output: compile(t, "collect_log_output.v1.schema.json")})})
+			Input: compile(t, "collect_log_input.v1.schema.json"), Output: compile(t, "collect_log_output.v1.schema.json")})}
+	for _, f := range tune {
+		f(&stepConfig)
+	}
+	step, err = trigger.New(stepConfig)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,6 +227,14 @@ func TestBadCommandLinesAskNobody(t *testing.T) {
 		"user":            {[]string{"jobs", "--user", "a/b"}, `--user "a/b" must be`},
 		"broker":          {[]string{"jobs", "--broker", "nowhere"}, `--broker "nowhere" must be an address`},
 		"root":            {[]string{"jobs", "--topic-root", "a/#"}, `cannot use topic root "a/#"`},
+		"lost key":        {[]string{"run", "j", "--stores", "all", "--key", "/no/such/file"}, "cannot use --key: cannot look at /no/such/file"},
+		"no key":          {[]string{"cancel", "r", "--key", secret(t, 0o600)}, "it holds no PEM private key"},
+		"open key":        {[]string{"approve", "a", "--key", secret(t, 0o644)}, "others may read it; run: chmod 600"},
+		"half a pair":     {[]string{"jobs", "--cert", "/no/such/file"}, "--cert and --cert-key go together"},
+		"open cert key":   {[]string{"jobs", "--cert", "/no/such/file", "--cert-key", secret(t, 0o640)}, "others may read it"},
+		"lost cert":       {[]string{"jobs", "--cert", "/no/such/file", "--cert-key", secret(t, 0o600)}, "cannot read --cert"},
+		"no approval":     {[]string{"approve"}, "approve takes one approval, not 0 arguments"},
+		"key there":       {[]string{"request-key", secret(t, 0o600)}, "exists; name a new file"},
 		"password file":   {[]string{"jobs", "--password-file", "/no/such/file"}, "cannot read the password"},
 		"unknown flag":    {[]string{"jobs", "--nope"}, "unknown flag: --nope"},
 	} {

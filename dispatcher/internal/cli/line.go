@@ -17,6 +17,7 @@ import (
 	"github.com/eclipse/paho.golang/paho/session/state"
 
 	"muster/internal/protocol"
+	"muster/internal/trust"
 )
 
 const (
@@ -44,6 +45,7 @@ type message struct {
 type line struct {
 	topics protocol.Topics
 	user   string
+	signer *trust.Signer // nil: requests are not signed
 	conn   *autopaho.ConnectionManager
 	inbox  chan message
 	ctx    context.Context // ends with the line, and says why
@@ -71,14 +73,18 @@ func open(ctx context.Context, a *access) (*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	trust, err := trusted(a.caFile)
+	secure, err := a.tls()
 	if err != nil {
 		return nil, err
 	}
-	l := &line{topics: topics, user: a.user, inbox: make(chan message, 256)}
+	signer, err := a.signer()
+	if err != nil {
+		return nil, err
+	}
+	l := &line{topics: topics, user: a.user, signer: signer, inbox: make(chan message, 256)}
 	l.ctx, l.end = context.WithCancelCause(ctx)
 	cfg := l.config(newID())
-	cfg.ServerUrls, cfg.TlsCfg = []*url.URL{address}, trust
+	cfg.ServerUrls, cfg.TlsCfg = []*url.URL{address}, secure
 	cfg.ConnectUsername, cfg.ConnectPassword = a.user, []byte(password)
 	if l.conn, err = autopaho.NewConnection(l.ctx, cfg); err != nil {
 		return nil, fmt.Errorf("cannot connect to %s: %w", address.Redacted(), err)
@@ -86,20 +92,47 @@ func open(ctx context.Context, a *access) (*line, error) {
 	return l, nil
 }
 
-func trusted(caFile string) (*tls.Config, error) {
+// tls is how to prove the broker, and with --cert oneself.
+func (a *access) tls() (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
-	if caFile == "" {
+	if a.cert != "" || a.certKey != "" {
+		own, err := a.certificate()
+		if err != nil {
+			return nil, err
+		}
+		cfg.Certificates = []tls.Certificate{own}
+	}
+	if a.caFile == "" {
 		return cfg, nil
 	}
-	pem, err := os.ReadFile(caFile)
+	pem, err := os.ReadFile(a.caFile)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the certificates to trust: %w", err)
 	}
 	cfg.RootCAs = x509.NewCertPool()
 	if !cfg.RootCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s holds no certificate", caFile)
+		return nil, fmt.Errorf("%s holds no certificate", a.caFile)
 	}
 	return cfg, nil
+}
+
+func (a *access) certificate() (tls.Certificate, error) {
+	if a.cert == "" || a.certKey == "" {
+		return tls.Certificate{}, fmt.Errorf("--cert and --cert-key go together: give both")
+	}
+	key, err := trust.ReadPrivate(a.certKey)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("cannot use --cert-key: %w", err)
+	}
+	cert, err := os.ReadFile(a.cert)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("cannot read --cert: %w", err)
+	}
+	own, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("cannot use --cert %s with --cert-key %s: %w", a.cert, a.certKey, err)
+	}
+	return own, nil
 }
 
 func (l *line) config(clientID string) autopaho.ClientConfig {
@@ -183,6 +216,11 @@ func (l *line) ask(ctx context.Context, verb protocol.Verb, payload []byte) ([]b
 	if err := l.subscribe(ctx, box); err != nil {
 		return nil, err
 	}
+	return l.exchange(ctx, box, verb, payload)
+}
+
+// exchange is ask over a response topic that is subscribed already.
+func (l *line) exchange(ctx context.Context, box string, verb protocol.Verb, payload []byte) ([]byte, error) {
 	again := time.NewTimer(0)
 	defer again.Stop()
 	for {
@@ -191,8 +229,7 @@ func (l *line) ask(ctx context.Context, verb protocol.Verb, payload []byte) ([]b
 			again.Reset(askAgain)
 			// A failure needs no word of its own: no reply will come, and it
 			// is sent again.
-			_, _ = l.conn.Publish(ctx, &paho.Publish{QoS: 1, Topic: l.topics.Request(l.user, verb), Payload: payload,
-				Properties: &paho.PublishProperties{ResponseTopic: box, ContentType: "application/json"}})
+			_, _ = l.conn.Publish(ctx, l.request(box, verb, payload))
 		case m := <-l.inbox:
 			if m.topic == box {
 				return m.payload, nil
@@ -203,6 +240,17 @@ func (l *line) ask(ctx context.Context, verb protocol.Verb, payload []byte) ([]b
 			return nil, l.unanswered(l.ctx)
 		}
 	}
+}
+
+func (l *line) request(box string, verb protocol.Verb, payload []byte) *paho.Publish {
+	topic := l.topics.Request(l.user, verb)
+	properties := &paho.PublishProperties{ResponseTopic: box, ContentType: "application/json"}
+	if l.signer != nil {
+		s := l.signer.Sign(topic, payload)
+		properties.User.Add("kid", s.KeyID)
+		properties.User.Add("sig", s.Value)
+	}
+	return &paho.Publish{QoS: 1, Topic: topic, Payload: payload, Properties: properties}
 }
 
 // unanswered says why nothing came.

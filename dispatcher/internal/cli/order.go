@@ -38,7 +38,9 @@ func runCommand() *cobra.Command {
 		Long: `Order a job at stores. Every store of the choice must be known, or nothing is created.
 
 Exit codes: 0 accepted (with --wait: the report is complete), 2 refused,
-3 the report is partial, 4 it is below the quorum, 5 no answer.`,
+3 the report is partial, 4 it is below the quorum, 5 no answer,
+6 nothing was created yet: a second person has to approve it (with --wait it is
+waited for, and 6 means that they did not).`,
 		Example: `  dispatcher run collect_log --stores all --input date=2026-09-17 --wait
   dispatcher run collect_log --stores label:region=east,format!=kiosk --barrier 60s
   dispatcher run collect_log --stores @missing.txt --input topErrors:=5`,
@@ -52,6 +54,7 @@ Exit codes: 0 accepted (with --wait: the report is complete), 2 refused,
 		},
 	}
 	a.flags(cmd)
+	a.signing(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.stores, "stores", "", "all, ids parted by commas, @FILE with an id a line, or label:EXPRESSION")
 	f.StringArrayVar(&o.inputs, "input", nil, "KEY=TEXT, or KEY:=JSON for numbers and the like; may be repeated")
@@ -63,7 +66,7 @@ Exit codes: 0 accepted (with --wait: the report is complete), 2 refused,
 	f.IntVar(&o.attempts, "attempts", 0, "executions a task (default: the job's)")
 	f.IntVar(&o.running, "max-running", 0, "cap on stores that run at once (default: the job's)")
 	f.IntVar(&o.priority, "priority", 0, "-100 to 100, higher is admitted first (default: the job's)")
-	f.BoolVar(&o.wait, "wait", false, "wait for the report and show progress")
+	f.BoolVar(&o.wait, "wait", false, "wait for the approval if one is needed, then for the report, and show progress")
 	if err := cmd.MarkFlagRequired("stores"); err != nil {
 		panic(err) // the flag is defined above
 	}

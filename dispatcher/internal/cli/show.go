@@ -19,6 +19,9 @@ func showRefusal(w io.Writer, r protocol.Reply) {
 	say(w, "refused: %s: %s\n", r.Code, r.Message)
 	say(w, "         %s\n", r.MessageZh)
 	say(w, "hint: %s\n", r.Hint)
+	if r.Code == protocol.CodeNeedsApproval {
+		say(w, "approval %s, until %s\n", r.ApprovalID, r.ExpiresAt.Format(clock))
+	}
 }
 
 func showAccepted(w io.Writer, r protocol.Reply) {

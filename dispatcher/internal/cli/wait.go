@@ -22,6 +22,9 @@ func runAndWait(cmd *cobra.Command, a *access, request protocol.RunRequest, wait
 	}
 	defer l.close()
 	reply, err := a.asked(cmd.Context(), cmd, l, protocol.VerbRun, request)
+	if wait && err != nil && reply.Code == protocol.CodeNeedsApproval {
+		reply, err = a.awaitApproval(cmd, l, reply.ApprovalID)
+	}
 	if err != nil {
 		return err
 	}
