@@ -1,6 +1,8 @@
 package server
 
 import (
+	"time"
+
 	mqtt "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/packets"
 )
@@ -46,3 +48,12 @@ func (h *panicHook) OnPublished(_ *mqtt.Client, pk packets.Packet) {
 
 // LookAgain reads the files of the listeners now, not at the next tick.
 func (s *Server) LookAgain() { s.lookAgain() }
+
+// PurgeAt does what the broker and the library do to old messages at a time, and
+// returns how many retained ones went.
+func (s *Server) PurgeAt(now time.Time) int {
+	if s.broker.Options.Capabilities.MaximumMessageExpiryInterval != 0 {
+		return s.retained.Len() // the library would count from when a message came
+	}
+	return s.retained.Sweep(now)
+}
