@@ -1,0 +1,100 @@
+package cli_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/broker/server"
+	"muster/dispatcher/internal/cli"
+	"muster/dispatcher/internal/identity"
+	"muster/internal/trust"
+)
+
+// TestACertificateLogsIn goes to a real broker that believes headquarters'
+// authority, as a user who has no password.
+func TestACertificateLogsIn(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	folder, usersFile := filepath.Join(dir, "identity"), filepath.Join(dir, "users.yaml")
+	if err := identity.Create(folder, []string{"127.0.0.1"}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	id, err := identity.Open(folder, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := "users:\n  - {name: wang, role: operator, certificate: true}\nterminals: []\n"
+	if err := os.WriteFile(usersFile, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ca := filepath.Join(folder, "ca.crt")
+	cfg := server.DefaultConfig()
+	cfg.UsersFile, cfg.Listeners.TCP.Address = usersFile, ""
+	cfg.Listeners.TLS = server.ListenerConfig{Address: "127.0.0.1:0", CertFile: filepath.Join(folder, "broker.crt"),
+		KeyFile: filepath.Join(folder, "broker.key"), ClientCAFile: ca, CRLFile: filepath.Join(folder, "crl.pem")}
+	broker, err := server.New(cfg, server.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := broker.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = broker.Stop(context.WithoutCancel(t.Context())) })
+
+	cert, key := userCertificate(t, id, dir, "wang")
+	other, otherKey := userCertificate(t, id, dir, "li")
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		say  string
+	}{
+		"their own":     {[]string{"--cert", cert, "--cert-key", key}, 0, ""},
+		"none":          {nil, cli.ExitRefused, "the broker refuses user wang"},
+		"of another":    {[]string{"--cert", other, "--cert-key", otherKey}, cli.ExitRefused, "the broker refuses user wang"},
+		"another's key": {[]string{"--cert", cert, "--cert-key", otherKey}, 2, "cannot use --cert " + cert + " with --cert-key " + otherKey},
+	} {
+		args := append([]string{"health", "--broker-only", "--broker", "mqtts://" + broker.Addr("tls").String(), "--ca-file", ca, "--user", "wang"}, c.args...)
+		if _, errs, code := shell(t.Context(), t, "", args...); code != c.code || !strings.Contains(errs, c.say) {
+			t.Errorf("%s: %d, %q", name, code, errs)
+		}
+	}
+}
+
+// userCertificate makes a key and the user's certificate for it, in files.
+func userCertificate(t *testing.T, id *identity.Identity, dir, name string) (cert, key string) {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+	issued, _, err := id.Issue(request, trust.Holder{User: name}, 0, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := trust.EncodeKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
+	if err := os.WriteFile(cert, issued, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := trust.WritePrivate(key, text); err != nil {
+		t.Fatal(err)
+	}
+	return cert, key
+}
