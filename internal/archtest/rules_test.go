@@ -102,7 +102,7 @@ func programImports(t tree) (found []string) {
 		inOwn := func(src source) bool { return within(src.dir, own) }
 		t.eachImport(inOwn, func(src source, imported string) {
 			dir, ok := local(imported)
-			if !ok || (dir == "broker/server" && (own == "dispatcher" || src.test)) {
+			if !ok || ((dir == "broker/server" || dir == "broker/server/users") && (own == "dispatcher" || src.test)) {
 				return
 			}
 			for _, other := range programs() {

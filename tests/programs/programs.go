@@ -6,6 +6,7 @@ package programs
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -33,7 +34,7 @@ func BuildAndRun(m *testing.M, use func(folder string)) int {
 	}
 	defer os.RemoveAll(dir)
 	_, here, _, _ := runtime.Caller(0)
-	build := exec.Command("go", "build", "-o", dir+string(os.PathSeparator), "./broker", "./dispatcher", "./edge-agent")
+	build := exec.CommandContext(context.Background(), "go", "build", "-o", dir+string(os.PathSeparator), "./broker", "./dispatcher", "./edge-agent")
 	build.Dir = filepath.Join(filepath.Dir(here), "..", "..")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "cannot build the programs: %v\n%s", err, out)
@@ -58,7 +59,7 @@ type Process struct {
 func Launch(t *testing.T, name string, args ...string) *Process {
 	t.Helper()
 	p := &Process{t: t, name: filepath.Base(name), done: make(chan struct{})}
-	p.cmd = exec.Command(name, args...)
+	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), name, args...)
 	p.cmd.Stdout, p.cmd.Stderr = p, p
 	if err := p.cmd.Start(); err != nil {
 		t.Fatalf("cannot start %s: %v", name, err)
@@ -138,7 +139,7 @@ func (p *Process) AwaitOutput(text string) {
 // FreeAddr is a loopback address on which nobody listens now.
 func FreeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

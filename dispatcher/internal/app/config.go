@@ -14,6 +14,7 @@ import (
 
 	"muster/broker/server"
 	"muster/configs"
+	"muster/dispatcher/internal/identity"
 	"muster/internal/protocol"
 	"muster/internal/settings"
 )
@@ -36,6 +37,10 @@ type Config struct {
 	Transport     string        `yaml:"transport"`
 	Broker        server.Config `yaml:"broker"`
 	MQTT          MQTT          `yaml:"mqtt"`
+	Identity      Identity      `yaml:"identity"`
+	Enrolment     Enrolment     `yaml:"enrolment"`
+	Admin         Admin         `yaml:"admin"`
+	Approval      Approval      `yaml:"approval"`
 	Admission     Admission     `yaml:"admission"`
 	Collection    Collection    `yaml:"collection"`
 	Log           Log           `yaml:"log"`
@@ -47,6 +52,35 @@ type MQTT struct {
 	User         string `yaml:"user"`
 	PasswordFile string `yaml:"password_file"`
 	CAFile       string `yaml:"ca_file"`
+	// UsersFile says who may ask for what: an external broker authenticates,
+	// headquarters decides. Empty: whoever the broker lets in is an operator.
+	UsersFile string `yaml:"users_file"`
+	// TrustRequests believes the broker about who asks. Otherwise, with an
+	// identity, what changes something must be signed by the user's key.
+	TrustRequests bool `yaml:"trust_requests"`
+}
+
+// Identity is who headquarters is. An empty folder means that nothing is signed
+// and nothing demanded: for one machine.
+type Identity struct {
+	Folder string `yaml:"folder"` // made by dispatcher init
+}
+
+// Enrolment is where terminals get their certificates, over HTTPS. An empty
+// address is off.
+type Enrolment struct {
+	Address string `yaml:"address"` // host:port
+	URL     string `yaml:"url"`     // as terminals reach it; "" is made of the address
+}
+
+// Admin is the line of the commands on this machine.
+type Admin struct {
+	Address string `yaml:"address"` // loopback host:port; port 0 is any
+}
+
+// Approval says when a second person must agree.
+type Approval struct {
+	OverStores int `yaml:"over_stores"` // a run over more; 0: only where the job says so
 }
 
 // Admission bounds what runs in all stores together.
@@ -87,12 +121,13 @@ func Load(path string) (Config, error) {
 			return Config{}, err
 		}
 		own := []*string{&cfg.DataFolder, &cfg.ReportsFolder, &cfg.StoresFile, &cfg.JobsFolder,
-			&cfg.MQTT.PasswordFile, &cfg.MQTT.CAFile}
+			&cfg.MQTT.PasswordFile, &cfg.MQTT.CAFile, &cfg.MQTT.UsersFile, &cfg.Identity.Folder}
 		for _, p := range append(own, cfg.Broker.Files()...) {
 			*p = settings.Resolve(path, *p)
 		}
 	}
 	cfg.Broker.TopicRoot = cfg.TopicRoot
+	cfg.useIdentity()
 	return cfg, cfg.check(file)
 }
 
@@ -110,6 +145,9 @@ func (c Config) check(file *settings.File) error {
 		return file.Errorf("$.reports_folder", "is required")
 	}
 	if err := c.checkTransport(file); err != nil {
+		return err
+	}
+	if err := c.checkTrust(file); err != nil {
 		return err
 	}
 	return c.checkLimits(file)
@@ -167,8 +205,17 @@ func (c Config) checkLimits(file *settings.File) error {
 	return nil
 }
 
-// checkFiles reads the files that the transport in use needs.
+// checkFiles reads the files that the transport in use needs, the identity and
+// who may ask for what.
 func (c Config) checkFiles() error {
+	if c.Identity.Folder != "" {
+		if _, err := identity.Open(c.Identity.Folder, time.Now()); err != nil {
+			return err
+		}
+	}
+	if _, err := loadPeople(c); err != nil {
+		return err
+	}
 	if c.Transport == TransportEmbedded {
 		return c.Broker.CheckFiles()
 	}

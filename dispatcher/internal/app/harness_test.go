@@ -45,6 +45,7 @@ func setup(t *testing.T, transport string, stores []string, tune func(*app.Confi
 	cfg.DataFolder, cfg.ReportsFolder = filepath.Join(dir, "data"), filepath.Join(dir, "reports")
 	cfg.StoresFile, cfg.JobsFolder = filepath.Join(dir, "stores.csv"), filepath.Join(dir, "jobs")
 	cfg.Broker.Listeners.TCP.Address = "127.0.0.1:0"
+	cfg.Broker.Limits.FlappingConnects = 10_000 // these terminals come and go as a test likes
 	writeStores(t, cfg.StoresFile, stores)
 	writeJob(t, cfg.JobsFolder, "probe", nil)
 	if transport == app.TransportMQTT {

@@ -8,8 +8,13 @@ import (
 	"net/url"
 	"time"
 
+	"muster/dispatcher/internal/admin"
+	"muster/dispatcher/internal/auditor"
 	"muster/dispatcher/internal/barrier"
+	"muster/dispatcher/internal/enrol"
+	"muster/dispatcher/internal/gate"
 	"muster/dispatcher/internal/grant"
+	"muster/dispatcher/internal/identity"
 	"muster/dispatcher/internal/intake"
 	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/offer"
@@ -38,6 +43,12 @@ type headquarters struct {
 	sender *transport.Sender // waits for the broker
 	orders *transport.Sender // never blocks
 
+	identity *identity.Identity // nil: nothing is signed
+	gate     *gate.Gate         // nil without an identity
+	enrol    *enrol.Server      // nil: off
+	admin    *admin.Server
+	auditor  *auditor.Auditor
+
 	trigger  *trigger.Trigger
 	offer    *offer.Offers
 	grant    *grant.Admission
@@ -49,24 +60,29 @@ type headquarters struct {
 
 // wire creates every step and connects it to what it needs; nothing runs yet.
 func (hq *headquarters) wire() error {
+	if err := hq.wireIdentity(); err != nil {
+		return err
+	}
 	if err := hq.wireLink(); err != nil {
 		return err
 	}
 	hq.queue = transport.NewQueue(hq.link, hq.log)
 	hq.sender = transport.NewSender(hq.link, hq.topics, time.Now)
+	if hq.identity != nil {
+		hq.sender = hq.sender.Signing(hq.signer)
+	}
 	hq.orders = hq.sender.Through(hq.queue)
 	hq.wireAdmission()
 	if err := hq.wireReports(); err != nil {
 		return err
 	}
-	var err error
-	hq.trigger, err = trigger.New(trigger.Config{
-		Runs: hq.store, Tasks: hq.store, Register: hq.store, Planner: plan.New(rand.Reader), Jobs: hq.jobs, Sender: hq.orders,
-		Waiting: hq.grant.Waiting, Now: time.Now, Logger: hq.log,
-	})
-	if err != nil {
+	if err := hq.wireTrigger(); err != nil {
 		return err
 	}
+	if err := hq.wireAdmin(); err != nil {
+		return err
+	}
+	hq.auditor = auditor.New(auditor.Config{Head: hq.store.AuditHead, Signer: hq.signer, Folder: hq.cfg.ReportsFolder, Now: time.Now, Logger: hq.log})
 	hq.watch = watch.New(hq.store, hq.sender, hq.grant.Waiting, hq.log)
 	for _, observer := range []func([]store.Change){
 		hq.grant.Changed, hq.intake.Changed, hq.offer.Changed, hq.barrier.Changed, hq.watch.Changed,
@@ -74,6 +90,19 @@ func (hq *headquarters) wire() error {
 		hq.store.Observe(observer)
 	}
 	return nil
+}
+
+func (hq *headquarters) wireTrigger() error {
+	known, err := loadPeople(hq.cfg)
+	if err != nil {
+		return err
+	}
+	hq.trigger, err = trigger.New(trigger.Config{
+		Runs: hq.store, Tasks: hq.store, Register: hq.store, Planner: plan.New(rand.Reader), Jobs: hq.jobs, Sender: hq.orders,
+		Waiting: hq.grant.Waiting, Now: time.Now, Logger: hq.log,
+		People: known, ApprovalOver: hq.cfg.Approval.OverStores, Approved: hq.rotateKeys,
+	})
+	return err
 }
 
 func (hq *headquarters) wireLink() error {
@@ -143,6 +172,9 @@ func (hq *headquarters) wireReports() error {
 // start starts the steps, and the link last: what comes in finds every step
 // ready. Over an external broker what the steps publish waits for the link.
 func (hq *headquarters) start(ctx context.Context, cleanup *stack) error {
+	if err := hq.startTrust(ctx, cleanup); err != nil {
+		return err
+	}
 	hq.queue.Start(ctx)
 	cleanup.push(stopped(hq.queue.Stop))
 	for _, step := range []struct {
@@ -161,16 +193,15 @@ func (hq *headquarters) start(ctx context.Context, cleanup *stack) error {
 			return err
 		}
 	}
-	cleanup.push(func() error {
-		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
-		defer cancel()
-		return hq.link.Stop(patience)
-	})
+	cleanup.push(patiently(ctx, hq.link.Stop))
 	if err := hq.trigger.Start(ctx); err != nil {
 		return err
 	}
 	cleanup.push(stopped(hq.trigger.Stop))
 	if err := hq.link.Start(ctx); err != nil {
+		return err
+	}
+	if err := hq.publishTrust(ctx); err != nil {
 		return err
 	}
 	return hq.publishInfo(ctx)
@@ -190,6 +221,14 @@ func (hq *headquarters) handle(ctx context.Context, in transport.Inbound) error 
 	if addr.Area == protocol.AreaRequest {
 		return hq.trigger.Handle(ctx, addr, in)
 	}
+	if hq.gate == nil {
+		return hq.take(ctx, addr, in)
+	}
+	return hq.gate.Pass(ctx, addr, in, func() error { return hq.take(ctx, addr, in) })
+}
+
+// take gives a terminal's message to the step that it is for.
+func (hq *headquarters) take(ctx context.Context, addr protocol.Address, in transport.Inbound) error {
 	switch addr.Kind {
 	case protocol.KindClaim:
 		return hq.grant.HandleClaim(ctx, addr, in)
@@ -212,6 +251,9 @@ func (hq *headquarters) handle(ctx context.Context, in transport.Inbound) error 
 // connected runs whenever an external broker was reached anew: it may have lost
 // everything that was retained, and who is there may have spoken to nobody.
 func (hq *headquarters) connected() {
+	if err := hq.publishTrust(context.Background()); err != nil {
+		hq.log.Error("cannot publish the list of keys again", "error", err)
+	}
 	hq.presence.Reached()
 	hq.offer.Republish("")
 	if err := hq.watch.Refresh(context.Background()); err != nil {
@@ -237,18 +279,22 @@ func (hq *headquarters) publishInfo(ctx context.Context) error {
 	return hq.sender.JSON(ctx, hq.topics.Info(), info, transport.Options{Retain: true})
 }
 
-// alarm tells operators of a trouble that needs a person, and with a nil error
-// that it is over.
+// alarm tells operators of a trouble with a run that needs a person, and with a
+// nil error that it is over.
 func (hq *headquarters) alarm(kind, runID string, trouble error) {
+	hq.raise(protocol.SeverityCritical, kind, "run "+runID, trouble)
+}
+
+func (hq *headquarters) raise(severity protocol.Severity, kind, subject string, trouble error) {
 	alarm := protocol.Alarm{Meta: hq.orders.Meta(), Kind: kind, Recovered: trouble == nil}
 	if trouble == nil {
-		hq.log.Info("the trouble is over", "kind", kind, "run_id", runID)
-		alarm.Message = fmt.Sprintf("run %s: it is over", runID)
+		hq.log.Info("the trouble is over", "kind", kind, "subject", subject)
+		alarm.Message = subject + ": it is over"
 	} else {
-		hq.log.Error("trouble needs a person", "kind", kind, "run_id", runID, "error", trouble)
-		alarm.Message = fmt.Sprintf("run %s: %v", runID, trouble)
+		hq.log.Error("trouble needs a person", "kind", kind, "subject", subject, "error", trouble)
+		alarm.Message = fmt.Sprintf("%s: %v", subject, trouble)
 	}
-	topic := hq.topics.Alarm(protocol.SeverityCritical, kind)
+	topic := hq.topics.Alarm(severity, kind)
 	if err := hq.orders.JSON(context.Background(), topic, alarm, transport.Options{}); err != nil {
 		hq.log.Error("cannot publish an alarm", "kind", kind, "error", err)
 	}

@@ -1,0 +1,201 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"muster/broker/server/users"
+	"muster/dispatcher/internal/admin"
+	"muster/dispatcher/internal/enrol"
+	"muster/dispatcher/internal/gate"
+	"muster/dispatcher/internal/identity"
+	"muster/dispatcher/internal/people"
+	"muster/dispatcher/internal/store"
+	"muster/dispatcher/internal/transport"
+	"muster/internal/protocol"
+	"muster/internal/trust"
+)
+
+// wireIdentity opens who headquarters is. Without a folder nothing is signed
+// and nothing demanded.
+func (hq *headquarters) wireIdentity() error {
+	if hq.cfg.Identity.Folder == "" {
+		return nil
+	}
+	id, err := identity.Open(hq.cfg.Identity.Folder, time.Now())
+	if err != nil {
+		return err
+	}
+	hq.identity = id
+	hq.gate = gate.New(gate.Config{Keys: hq.store, Numbers: hq.store, Now: time.Now, Logger: hq.log, Alarm: hq.alarmAbout})
+	if hq.cfg.Enrolment.Address != "" {
+		hq.enrol = enrol.New(enrol.Config{Address: hq.cfg.Enrolment.Address, Keys: hq.store, Identity: id, Now: time.Now, Logger: hq.log})
+	}
+	return nil
+}
+
+// startTrust opens what the operator's commands and terminals without a
+// certificate use, and looks after keys and the audit.
+func (hq *headquarters) startTrust(ctx context.Context, cleanup *stack) error {
+	if hq.identity == nil {
+		hq.log.Warn("nothing is signed: identity.folder is empty, which is for trying things out on one machine")
+	}
+	if err := hq.auditor.Start(ctx); err != nil {
+		return err
+	}
+	cleanup.push(stopped(hq.auditor.Stop))
+	if err := hq.admin.Start(ctx); err != nil {
+		return err
+	}
+	cleanup.push(patiently(ctx, hq.admin.Stop))
+	if hq.identity == nil {
+		return nil
+	}
+	caring, stop := context.WithCancel(ctx)
+	var cared sync.WaitGroup
+	cared.Go(func() { hq.care(caring) })
+	cleanup.push(func() error { stop(); cared.Wait(); return nil })
+	if hq.enrol == nil {
+		return nil
+	}
+	if err := hq.enrol.Start(ctx); err != nil {
+		return err
+	}
+	hq.log.Info("terminals can enrol", "address", hq.enrol.Addr().String())
+	cleanup.push(patiently(ctx, hq.enrol.Stop))
+	return nil
+}
+
+// patiently gives a stop its time although ctx has ended.
+func patiently(ctx context.Context, stop func(context.Context) error) func() error {
+	return func() error {
+		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+		defer cancel()
+		return stop(patience)
+	}
+}
+
+// signer is with whose key headquarters signs now, nil without an identity.
+func (hq *headquarters) signer() *trust.Signer {
+	if hq.identity == nil {
+		return nil
+	}
+	return hq.identity.Signer(time.Now())
+}
+
+// loadPeople reads who may ask for what.
+func loadPeople(cfg Config) (*people.People, error) {
+	external := cfg.Transport == TransportMQTT
+	file := cfg.Broker.UsersFile
+	if external {
+		file = cfg.MQTT.UsersFile
+	}
+	signed := external && cfg.Identity.Folder != "" && !cfg.MQTT.TrustRequests
+	if file == "" {
+		return people.New(people.Config{Anonymous: true, RequireSigned: signed})
+	}
+	book, err := users.Load(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot load the users file: %w", err)
+	}
+	known := people.Config{RequireSigned: signed}
+	for _, entry := range book.List() {
+		known.Persons = append(known.Persons, people.Person{
+			Name: entry.Name, Role: people.Role(entry.Role), Jobs: entry.Jobs, Stores: entry.Stores, Key: entry.Key})
+	}
+	return people.New(known)
+}
+
+// publishTrust publishes the list of signing keys.
+func (hq *headquarters) publishTrust(ctx context.Context) error {
+	if hq.identity == nil {
+		return nil
+	}
+	return hq.sender.JSON(ctx, hq.topics.Trust(), hq.identity.Sealed(), transport.Options{Retain: true})
+}
+
+// rotateKeys does what two persons agreed to.
+func (hq *headquarters) rotateKeys(ctx context.Context, a store.Approval) error {
+	if hq.identity == nil {
+		return errors.New("headquarters has no identity, so no keys to change")
+	}
+	now := time.Now()
+	if err := hq.identity.Rotate(0, now); err != nil {
+		return err
+	}
+	keys := hq.identity.Keys()
+	if err := hq.store.Audit(ctx, a.DecidedBy, "keys_rotated", keys.Keys[len(keys.Keys)-1].KeyID, "asked for by "+a.Requester, now); err != nil {
+		return err
+	}
+	return hq.publishTrust(ctx)
+}
+
+// revoked makes a terminal's keys void for messages at once; the broker reads
+// the list of revoked certificates within seconds.
+func (hq *headquarters) revoked(keys []store.TerminalKey) {
+	if hq.gate == nil {
+		return
+	}
+	ids := make([]string, 0, len(keys))
+	for _, key := range keys {
+		ids = append(ids, key.KeyID)
+	}
+	hq.gate.Forget(ids...)
+}
+
+// wireAdmin opens nothing yet.
+func (hq *headquarters) wireAdmin() error {
+	cfg := admin.Config{
+		Address: hq.cfg.Admin.Address, DataFolder: hq.cfg.DataFolder, Register: hq.store, Places: hq.store,
+		EnrolmentURL: hq.cfg.Enrolment.URL, RequestRotation: hq.trigger.AskKeys, Revoked: hq.revoked, Now: time.Now, Logger: hq.log,
+	}
+	if hq.identity != nil {
+		cfg.Authority = hq.identity
+	}
+	var err error
+	hq.admin, err = admin.New(cfg)
+	return err
+}
+
+// careEvery is how often headquarters looks after its own certificate and keys,
+// whose times are counted in days.
+const careEvery = time.Hour
+
+// care renews what ends and takes off what has ended, until ctx ends.
+func (hq *headquarters) care(ctx context.Context) {
+	tick := time.NewTicker(careEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			hq.careNow(ctx, now)
+		}
+	}
+}
+
+func (hq *headquarters) careNow(ctx context.Context, now time.Time) {
+	if renewed, err := hq.identity.Renew(now); err != nil {
+		hq.log.Error("cannot renew headquarters' certificate", "error", err)
+	} else if renewed {
+		hq.log.Info("headquarters' certificate is renewed")
+	}
+	changed, err := hq.identity.Prune(now)
+	if err != nil {
+		hq.log.Error("cannot take an ended key off the list", "error", err)
+	}
+	if changed {
+		if err := hq.publishTrust(ctx); err != nil {
+			hq.log.Error("cannot publish the list of keys", "error", err)
+		}
+	}
+}
+
+// alarmAbout tells operators of a trouble with something that is no run.
+func (hq *headquarters) alarmAbout(kind, subject string, trouble error) {
+	hq.raise(protocol.SeverityWarning, kind, subject, trouble)
+}

@@ -1,0 +1,66 @@
+package app
+
+import (
+	"net"
+	"net/url"
+	"path/filepath"
+
+	"muster/broker/server"
+	"muster/internal/settings"
+)
+
+// The files of an identity folder that the broker reads.
+const (
+	authorityFile   = "ca.crt"
+	brokerCertFile  = "broker.crt"
+	brokerKeyFile   = "broker.key"
+	revocationsFile = "crl.pem"
+)
+
+// useIdentity fills in, from the identity folder, what the secure listeners of
+// the embedded broker leave out.
+func (c *Config) useIdentity() {
+	if c.Identity.Folder == "" || c.Transport != TransportEmbedded {
+		return
+	}
+	for _, l := range []*server.ListenerConfig{&c.Broker.Listeners.TLS, &c.Broker.Listeners.WS} {
+		plain := l == &c.Broker.Listeners.WS && l.CertFile == ""
+		if l.Address == "" || plain {
+			continue
+		}
+		if l.CertFile == "" && l.KeyFile == "" {
+			l.CertFile, l.KeyFile = filepath.Join(c.Identity.Folder, brokerCertFile), filepath.Join(c.Identity.Folder, brokerKeyFile)
+		}
+		if l.ClientCAFile == "" {
+			l.ClientCAFile = filepath.Join(c.Identity.Folder, authorityFile)
+		}
+		if l.CRLFile == "" {
+			l.CRLFile = filepath.Join(c.Identity.Folder, revocationsFile)
+		}
+	}
+}
+
+func (c Config) checkTrust(file *settings.File) error {
+	if address := c.Enrolment.Address; address != "" {
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			return file.Errorf("$.enrolment.address", "%q is not host:port", address)
+		}
+		if c.Identity.Folder == "" {
+			return file.Errorf("$.enrolment.address", "needs identity.folder: without an identity headquarters has no certificates to give; dispatcher init makes one")
+		}
+	}
+	if u, err := url.Parse(c.Enrolment.URL); c.Enrolment.URL != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
+		return file.Errorf("$.enrolment.url", "%q is no address such as https://hq.example.com:8443", c.Enrolment.URL)
+	}
+	host, _, err := net.SplitHostPort(c.Admin.Address)
+	if ip := net.ParseIP(host); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return file.Errorf("$.admin.address", "%q is not a loopback host:port such as 127.0.0.1:0", c.Admin.Address)
+	}
+	if c.Approval.OverStores < 0 {
+		return file.Errorf("$.approval.over_stores", "%d is out of range; write 0 (off) or more", c.Approval.OverStores)
+	}
+	if c.Identity.Folder != "" && c.Transport == TransportEmbedded && c.Broker.Anonymous {
+		return file.Errorf("$.broker.anonymous", "true contradicts identity.folder: whoever connects must prove who they are")
+	}
+	return nil
+}
