@@ -1,0 +1,202 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/spf13/cobra"
+
+	"muster/configs"
+	"muster/dispatcher/internal/admin"
+	"muster/internal/protocol"
+	"muster/internal/settings"
+)
+
+// beside says where the dispatcher that runs on this machine keeps its data.
+type beside struct {
+	data   string
+	config string
+	asJSON bool
+}
+
+func (b *beside) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&b.data, "data", "", "data folder of the running headquarters (data_folder)")
+	f.StringVarP(&b.config, "config", "c", "", "its configuration file, which names the data folder")
+	f.BoolVar(&b.asJSON, "json", false, "print the answer as JSON")
+	cmd.MarkFlagsMutuallyExclusive("data", "config")
+}
+
+// dial reaches the running dispatcher. With neither flag it is the one that
+// serves the defaults from this folder.
+func (b *beside) dial() (*admin.Client, error) {
+	folder := b.data
+	if folder == "" {
+		var err error
+		if folder, err = dataFolder(b.config); err != nil {
+			return nil, err
+		}
+	}
+	return admin.Dial(folder)
+}
+
+// dataFolder reads that one key. The dispatcher that runs has checked the rest.
+func dataFolder(config string) (string, error) {
+	var keys struct {
+		DataFolder string `yaml:"data_folder"`
+	}
+	data, err := configs.FS.ReadFile("dispatcher.yaml")
+	if err == nil {
+		err = yaml.Unmarshal(data, &keys)
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot read the embedded configuration: %w", err)
+	}
+	if config == "" {
+		return keys.DataFolder, nil
+	}
+	if data, err = os.ReadFile(filepath.Clean(config)); err != nil {
+		return "", fmt.Errorf("cannot read the configuration: %w", err)
+	}
+	if err := yaml.Unmarshal(data, &keys); err != nil {
+		return "", fmt.Errorf("cannot read %s: it is no YAML; dispatcher check-config says where", config)
+	}
+	return settings.Resolve(config, keys.DataFolder), nil
+}
+
+// refusal turns what headquarters said into an exit code and words.
+func refusal(cmd *cobra.Command, err error) error {
+	var refused *protocol.Error
+	switch {
+	case errors.Is(err, admin.ErrNotRunning):
+		return &exit{ExitNoAnswer, err.Error()}
+	case errors.As(err, &refused):
+		showRefusal(cmd.ErrOrStderr(), protocol.Reply{Code: refused.Code, Message: refused.Message, MessageZh: refused.MessageZh, Hint: refused.Hint})
+		return &exit{code: ExitRefused}
+	}
+	return err
+}
+
+// answer asks the running dispatcher and shows what it said.
+func answer[T any](cmd *cobra.Command, b *beside, ask func(*admin.Client) (T, error), show func(io.Writer, T)) error {
+	client, err := b.dial()
+	if err != nil {
+		return refusal(cmd, err)
+	}
+	said, err := ask(client)
+	switch {
+	case err != nil:
+		return refusal(cmd, err)
+	case b.asJSON:
+		return printJSON(cmd.OutOrStdout(), said)
+	}
+	show(cmd.OutOrStdout(), said)
+	return nil
+}
+
+func enrollCommand() *cobra.Command {
+	var b beside
+	var valid time.Duration
+	cmd := &cobra.Command{
+		Use:   "enroll STORE TERMINAL",
+		Short: "Make a token with which one terminal gets its certificate, once",
+		Long: "Ask the dispatcher that runs on this machine for a token. Whoever has it can enrol as that terminal:\n" +
+			"hand it over as you would a password. It is shown this once.",
+		Example: "  dispatcher enroll 0001 pos-1 -c /srv/muster/dispatcher.yaml",
+		Args:    terminalArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if valid < time.Second {
+				return fmt.Errorf("--valid %s must be 1m to 168h", valid)
+			}
+			return answer(cmd, &b, func(c *admin.Client) (admin.Token, error) {
+				return c.EnrolToken(cmd.Context(), admin.TokenRequest{Store: args[0], Terminal: args[1], Actor: admin.Actor(), ValidSeconds: int64(valid / time.Second)})
+			}, showToken)
+		},
+	}
+	b.flags(cmd)
+	cmd.Flags().DurationVar(&valid, "valid", 24*time.Hour, "how long the token may wait, 1m to 168h")
+	return cmd
+}
+
+func showToken(w io.Writer, t admin.Token) {
+	address := t.EnrolmentURL
+	if address == "" {
+		address = "https://HEADQUARTERS:" + enrolmentPort // enrolment.url is not configured
+	}
+	say(w, "token for terminal %s of store %s, for one use by %s:\n\n  %s\n\n", t.Terminal, t.Store, t.ExpiresAt.Local().Format(clock), t.Token)
+	say(w, "at the terminal:\n\n  edge-agent enroll --headquarters %s --store %s --terminal %s --identity identity --token %s\n", address, t.Store, t.Terminal, t.Token)
+}
+
+func revokeCommand() *cobra.Command {
+	var b beside
+	cmd := &cobra.Command{
+		Use:   "revoke STORE TERMINAL",
+		Short: "End the trust in a terminal's keys for good, and cut its connection",
+		Long: "The broker cuts the terminal's connection, and headquarters takes nothing more from it. Tokens that wait for\n" +
+			"it are void. To let it come back: a new token and a new key.",
+		Example: "  dispatcher revoke 0001 pos-1 -c /srv/muster/dispatcher.yaml",
+		Args:    terminalArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return answer(cmd, &b, func(c *admin.Client) (admin.Revocation, error) {
+				return c.Revoke(cmd.Context(), admin.RevokeRequest{Store: args[0], Terminal: args[1], Actor: admin.Actor()})
+			}, func(w io.Writer, r admin.Revocation) {
+				say(w, "terminal %s of store %s is revoked; certificates that are void: %d\n", r.Terminal, r.Store, len(r.Certificates))
+			})
+		},
+	}
+	b.flags(cmd)
+	return cmd
+}
+
+func terminalsCommand() *cobra.Command {
+	var b beside
+	cmd := &cobra.Command{
+		Use:   "terminals",
+		Short: "List the keys of all enrolled terminals, and until when they are valid",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return answer(cmd, &b, func(c *admin.Client) (admin.Terminals, error) { return c.Terminals(cmd.Context()) }, showTerminals)
+		},
+	}
+	b.flags(cmd)
+	return cmd
+}
+
+func showTerminals(w io.Writer, all admin.Terminals) {
+	if len(all.Terminals) == 0 {
+		say(w, "no terminal is enrolled\n")
+		return
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	say(table, "STORE\tTERMINAL\tKEY\tENROLLED\tVALID UNTIL\tSTATE\n")
+	for _, t := range all.Terminals {
+		state := "valid"
+		switch {
+		case !t.RevokedAt.IsZero():
+			state = "revoked " + t.RevokedAt.Local().Format(clock)
+		case all.At.After(t.NotAfter.Time):
+			state = "ended"
+		}
+		say(table, "%s\t%s\t%s\t%s\t%s\t%s\n", t.Store, t.Terminal, t.KeyID, t.IssuedAt.Local().Format(clock), t.NotAfter.Local().Format(clock), state)
+	}
+	_ = table.Flush() // a reader that went away needs nothing more
+}
+
+// terminalArgs takes a store and a terminal.
+func terminalArgs(cmd *cobra.Command, args []string) error {
+	if len(args) != 2 {
+		return fmt.Errorf("%s takes a store and a terminal, not %d arguments: %s", cmd.Name(), len(args), cmd.UseLine())
+	}
+	for i, what := range []string{"store", "terminal"} {
+		if !protocol.ValidID(args[i]) {
+			return fmt.Errorf("%s %.80q must be 1 to 63 of A-Z a-z 0-9 . _ - and start with a letter or digit", what, args[i])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,11 @@
+package cli
+
+// The commands that need the dispatcher on this machine, and the one that makes
+// its folder, as they are registered.
+var (
+	InitCommand      = initCommand
+	EnrollCommand    = enrollCommand
+	RevokeCommand    = revokeCommand
+	TerminalsCommand = terminalsCommand
+	KeysCommand      = keysCommand
+)

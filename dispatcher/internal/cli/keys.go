@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"muster/dispatcher/internal/admin"
+)
+
+func keysCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "keys",
+		Short: "List or rotate the keys with which headquarters signs",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(keysListCommand(), keysRotateCommand())
+	return cmd
+}
+
+func keysListCommand() *cobra.Command {
+	var b beside
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the keys that terminals believe, and the one that signs",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return answer(cmd, &b, func(c *admin.Client) (admin.Keys, error) { return c.Keys(cmd.Context()) }, showKeys)
+		},
+	}
+	b.flags(cmd)
+	return cmd
+}
+
+func showKeys(w io.Writer, all admin.Keys) {
+	say(w, "version %d\n", all.Version)
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	say(table, "KEY\tSIGNS FROM\tBELIEVED UNTIL\tSTATE\n")
+	for _, k := range all.Keys {
+		state := "believed"
+		switch {
+		case k.KeyID == all.Signs:
+			state = "signs"
+		case k.NotBefore.After(all.At.Time):
+			state = "waits"
+		case all.At.After(k.NotAfter.Time):
+			state = "ended"
+		}
+		say(table, "%s\t%s\t%s\t%s\n", k.KeyID, k.NotBefore.Local().Format(clock), k.NotAfter.Local().Format(clock), state)
+	}
+	_ = table.Flush() // a reader that went away needs nothing more
+}
+
+func keysRotateCommand() *cobra.Command {
+	var b beside
+	cmd := &cobra.Command{
+		Use:   "rotate",
+		Short: "Ask for a new signing key; a second person has to approve it",
+		Long: "Once approved, the new key is listed at once and signs a day later; the old one is believed for another day.\n" +
+			"A terminal that was off for all that time learns of the new key when it connects.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return answer(cmd, &b, func(c *admin.Client) (admin.Rotation, error) {
+				return c.RotateKeys(cmd.Context(), admin.RotateRequest{Actor: admin.Actor()})
+			}, func(w io.Writer, r admin.Rotation) {
+				say(w, "approval %s is asked for; nothing was changed yet\ncontent hash %s\n", r.ApprovalID, r.ContentHash)
+				say(w, "somebody else who may approve: dispatcher approve %s\n", r.ApprovalID)
+			})
+		},
+	}
+	b.flags(cmd)
+	return cmd
+}
