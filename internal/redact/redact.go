@@ -38,8 +38,14 @@ func Text(text string) (clean string, count int) {
 	return rewrite(text, []span{{0, len(text)}}), count
 }
 
+// maxExcerptBytes bounds how much of a payload is looked over for an excerpt: a log line is not worth more.
+const maxExcerptBytes = 16 << 10
+
 // Excerpt returns the start of a payload for a log, free of secrets, in valid UTF-8 and at most limit bytes long.
 func Excerpt(payload []byte, limit int) string {
+	if limit < maxExcerptBytes && len(payload) > maxExcerptBytes {
+		payload = Clip(payload, maxExcerptBytes)
+	}
 	clean, _ := JSON(payload)
 	return string(Clip(bytes.ToValidUTF8(clean, nil), limit))
 }

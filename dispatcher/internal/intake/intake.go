@@ -7,6 +7,9 @@
 // in exactly one of: committed with its move, kept as refused with a reason,
 // answered as stale, or an error that leaves it with its sender.
 //
+// Secrets that a terminal failed to black out go before anything is stored,
+// logged or said; see package redact.
+//
 // A receipt is given only after the commit. The package grants nothing, ends no
 // lease and publishes no report.
 package intake
@@ -56,7 +59,7 @@ type Orders interface {
 	Order(ctx context.Context, storeID, terminalID string, o protocol.Order) error
 }
 
-// Config wires intake. Every field is required.
+// Config wires intake. Every field but DemandOffer and Alarm is required.
 type Config struct {
 	Tasks          Tasks
 	Attempts       Attempts
@@ -68,6 +71,14 @@ type Config struct {
 	InFlight       int     // uploads at once, at least 1
 	BytesPerSecond float64 // of announced results; 0: no limit
 	BurstBytes     int     // at once, at least 1
+
+	// DemandOffer refuses what was executed without naming its offer; a result
+	// that names another offer is refused in any case.
+	DemandOffer bool
+	// Alarm is told, at most once a minute a terminal, that secrets came in
+	// clear: AlarmSecret, "store/terminal", and an error that names job and
+	// task. It must return at once.
+	Alarm func(kind, subject string, trouble error)
 }
 
 // Intake is the step. Create it with New; its methods are safe for concurrent
@@ -84,10 +95,11 @@ type Intake struct {
 	cancel context.CancelFunc
 	loop   sync.WaitGroup
 	stats  counters
+	leaks  leaks
 }
 
 type counters struct {
-	unreadable, unjudged, invalid, panicked, stale, duplicate, unasked, accepted, timedOut atomic.Int64
+	unreadable, unjudged, invalid, panicked, stale, duplicate, unasked, accepted, timedOut, redacted atomic.Int64
 }
 
 // Stats counts since the start.
@@ -101,6 +113,7 @@ type Stats struct {
 	Unasked    int64 // large results that came without an order to send
 	Accepted   int64
 	TimedOut   int64 // uploads that did not come in time
+	Redacted   int64 // answers in which secrets had to be blacked out
 	Waiting    int   // announced results that wait for their turn
 	InFlight   int   // uploads that were called for
 }
@@ -163,6 +176,7 @@ func (i *Intake) Stats() Stats {
 		Unasked:    i.stats.unasked.Load(),
 		Accepted:   i.stats.accepted.Load(),
 		TimedOut:   i.stats.timedOut.Load(),
+		Redacted:   i.stats.redacted.Load(),
 		Waiting:    waiting,
 		InFlight:   inFlight,
 	}

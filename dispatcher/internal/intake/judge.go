@@ -13,6 +13,7 @@ import (
 
 	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/store"
+	"muster/dispatcher/internal/transport"
 	"muster/internal/protocol"
 	"muster/internal/task"
 )
@@ -39,25 +40,28 @@ type verdict struct {
 }
 
 // judge decides what one answer of the running attempt means. It commits
-// nothing.
+// nothing. The answer is judged as it came; what is stored of it is free of
+// secrets, while its hash stays that of what was sent, which its terminal knows
+// it by.
 func (i *Intake) judge(a arrival, t store.Task, run store.Run, spec job.Spec, now time.Time) verdict {
-	m := a.message
+	m, c := a.message, cleaner{}
 	answer := store.Answer{Attempt: store.Attempt{
 		TaskID: t.TaskID, Attempt: m.Attempt, StoreID: a.who.store, TerminalID: a.who.id,
 		TerminalFrom: moment(m.StartedAt), TerminalTo: moment(m.FinishedAt),
 		Duration: time.Duration(max(m.DurationMs, 0)) * time.Millisecond,
 		Answer:   m.Outcome, Executed: m.Executed, ExitCode: m.ExitCode,
-		OutputTail: lastBytes(m.OutputTail, protocol.MaxOutputTailBytes),
+		OutputTail: lastBytes(c.text(m.OutputTail), protocol.MaxOutputTailBytes),
 		SHA256:     a.hash(), Bytes: int64(len(m.Result)),
 	}}
 	f := a.fault
 	if f == nil {
-		f = i.inspect(m, spec)
+		f = i.inspect(m, spec, func() string { return transport.OfferOf(t, run).Hash() })
 	}
 	switch {
 	case f != nil:
+		f, c = c.fault(f), cleaner{} // what they repeat is counted in the payload
 		answer.Attempt.Failure = &protocol.Failure{Code: f.code, Message: f.message, Path: f.path}
-		answer.Rejected = bytes.Clone(a.payload)
+		answer.Rejected = bytes.Clone(c.document(a.payload))
 		answer.Reason = task.ReasonInvalidResult
 		if m.Outcome != protocol.AnswerFailed {
 			answer.Attempt.Answer = protocol.AnswerSucceeded // what it claims to be
@@ -65,14 +69,15 @@ func (i *Intake) judge(a arrival, t store.Task, run store.Run, spec job.Spec, no
 		answer.Event, answer.RetryAt = afterFailure(t, run.Policy, now, true)
 	case m.Outcome == protocol.AnswerSucceeded:
 		answer.Event = task.Succeed
-		answer.Attempt.Result = m.Result
-		answer.Attempt.Columns = job.Extract(run.Columns, m.Result)
+		answer.Attempt.Result = c.document(m.Result)
+		answer.Attempt.Columns = job.Extract(run.Columns, answer.Attempt.Result)
 	default:
-		failure := failureOf(m)
+		failure := failureOf(m, &c)
 		answer.Attempt.Failure = &failure
 		answer.Reason = reasonOf(failure.Code)
 		answer.Event, answer.RetryAt = afterFailure(t, run.Policy, now, mayRetry(failure.Code, run.Policy))
 	}
+	answer.Attempt.Redacted = c.places
 	return verdict{answer: answer, fault: f}
 }
 
@@ -102,9 +107,12 @@ func reasonOf(code protocol.Code) task.Reason {
 	return task.ReasonExecutionError
 }
 
-// inspect checks shape, size, hash and schema, in this order: the cheap before
-// the dear.
-func (i *Intake) inspect(m protocol.Result, spec job.Spec) *fault {
+// inspect checks the offer, shape, size, hash and schema, in this order: the
+// cheap before the dear. offer returns the hash of the task's offer.
+func (i *Intake) inspect(m protocol.Result, spec job.Spec, offer func() string) *fault {
+	if f := i.answersOffer(m, offer); f != nil {
+		return f
+	}
 	switch m.Outcome {
 	case protocol.AnswerSucceeded:
 	case protocol.AnswerFailed, protocol.AnswerCancelled:
@@ -126,13 +134,25 @@ func (i *Intake) inspect(m protocol.Result, spec job.Spec) *fault {
 	return i.validate(m.Result, spec)
 }
 
+// answersOffer checks that the terminal executed what headquarters offered.
+// Nothing is demanded of an attempt that never started.
+func (i *Intake) answersOffer(m protocol.Result, offer func() string) *fault {
+	switch {
+	case m.OfferSHA256 == "" && i.cfg.DemandOffer && m.Executed:
+		return &fault{protocol.CodeWrongOffer, "/offerSha256", "offerSha256 is missing; it must name the offer that was executed"}
+	case m.OfferSHA256 != "" && m.OfferSHA256 != offer():
+		return &fault{protocol.CodeWrongOffer, "/offerSha256", "offerSha256 names another offer than headquarters made for this task"}
+	}
+	return nil
+}
+
 // validate checks a result against its job's schema. Whatever makes the
 // validator panic is invalid: a device must not end headquarters.
 func (i *Intake) validate(result json.RawMessage, spec job.Spec) (f *fault) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			i.stats.panicked.Add(1)
-			i.log.Error("a result made the validator panic", "job", spec.Name, "sha256", hashOf(result), "cause", fmt.Sprint(cause))
+			i.log.Error("a result made the validator panic", "job", spec.Name, "sha256", hashOf(result), "cause", legible(fmt.Append(nil, cause)))
 			f = &fault{protocol.CodeInvalidResult, "", "it cannot be checked against the job's output schema"}
 		}
 	}()
@@ -166,29 +186,35 @@ func unreadableResult(e *protocol.Error) *fault {
 // accepted.
 func faultOf(known store.Attempt) *fault {
 	f := known.Failure
-	if f == nil || f.Code != protocol.CodeInvalidResult && f.Code != protocol.CodeBadHash {
+	if f == nil {
+		return nil
+	}
+	switch f.Code {
+	case protocol.CodeInvalidResult, protocol.CodeBadHash, protocol.CodeWrongOffer:
+	default:
 		return nil
 	}
 	return &fault{f.Code, f.Path, f.Message}
 }
 
 // failureOf reads why an attempt failed. A terminal may say only what a
-// terminal can know; anything else is an execution error.
-func failureOf(m protocol.Result) protocol.Failure {
+// terminal can know; anything else is an execution error. Secrets go before it
+// is cut: half of one looks like none.
+func failureOf(m protocol.Result, c *cleaner) protocol.Failure {
 	if m.Outcome == protocol.AnswerCancelled {
 		// Headquarters knows of no cancel, so it was stopped by somebody else.
 		return protocol.Failure{Code: protocol.CodeInterrupted, Message: "the terminal stopped the attempt"}
 	}
 	var f protocol.Failure
 	if err := json.Unmarshal(m.Error, &f); err != nil || m.Error == nil {
-		f = protocol.Failure{Message: "the terminal gave no readable error", Detail: string(m.Error)}
+		f = protocol.Failure{Message: "the terminal gave no readable error", Detail: string(c.document(m.Error))}
 	}
 	switch f.Code {
 	case protocol.CodeExecution, protocol.CodeTimeLimit, protocol.CodeInterrupted, protocol.CodeRefused:
 	default:
 		f.Code = protocol.CodeExecution
 	}
-	f.Message, f.Detail, f.Path = firstBytes(f.Message, maxMessage), firstBytes(f.Detail, maxDetail), ""
+	f.Message, f.Detail, f.Path = firstBytes(c.text(f.Message), maxMessage), firstBytes(c.text(f.Detail), maxDetail), ""
 	return f
 }
 

@@ -1,7 +1,6 @@
 package intake
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -79,12 +78,14 @@ func (i *Intake) conclude(ctx context.Context, a arrival, t store.Task) error {
 	case settled.Duplicate, settled.Refusal == protocol.CodeStale, settled.Refusal == protocol.CodeSettled:
 		return i.past(ctx, a, settled.Task)
 	case settled.Refusal == protocol.CodeLate:
+		i.leaked(ctx, a, t.Type, v.answer.Attempt.Redacted) // it is kept for reading
 		return i.late(ctx, a, t)
 	case settled.Refusal != "":
 		i.refuse(ctx, a, t, settled.Refusal)
 		return nil
 	}
 	i.count(a, v)
+	i.leaked(ctx, a, t.Type, v.answer.Attempt.Redacted)
 	i.receipt(ctx, a, v.fault)
 	if settled.Recorded {
 		return i.giveUp(ctx, a, t)
@@ -202,9 +203,8 @@ func (i *Intake) refuse(ctx context.Context, a arrival, t store.Task, code proto
 // unreadable notes a message that names no attempt, so that nobody can be
 // answered.
 func (i *Intake) unreadable(addr protocol.Address, in transport.Inbound, err error) {
-	const shown = 256
 	i.stats.unreadable.Add(1)
 	i.log.Warn("a message could not be read", "kind", string(addr.Kind), "store_id", addr.Store,
-		"terminal_id", addr.Terminal, "bytes", len(in.Payload), "start", string(bytes.ToValidUTF8(in.Payload[:min(len(in.Payload), shown)], []byte("�"))),
-		"error", err)
+		"terminal_id", addr.Terminal, "bytes", len(in.Payload), "start", legible(in.Payload),
+		"error", legible([]byte(err.Error())))
 }
