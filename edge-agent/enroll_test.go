@@ -50,33 +50,7 @@ executors:
 		t.Fatal(err)
 	}
 	bin := build(t)
-	run := func(args ...string) (string, int) {
-		cmd := exec.Command(bin, args...)
-		out, err := cmd.CombinedOutput()
-		if cmd.ProcessState == nil {
-			t.Fatal(err)
-		}
-		return string(out), cmd.ProcessState.ExitCode()
-	}
-	token := door.Token(trust.Holder{Store: "007", Terminal: "pos-1"})
-	other := door.Token(trust.Holder{Store: "008", Terminal: "pos-1"})
-	for _, tc := range []struct {
-		args []string
-		code int
-		want string
-	}{
-		{[]string{"--token", other}, 1, "NOT_ALLOWED: the token is for another terminal"},
-		{[]string{"--token", token}, 0, "terminal pos-1 of store 007 is enrolled in " + filepath.Join(folder, "identity")},
-		{[]string{"--token", token}, 1, "use --force"},
-	} {
-		out, code := run(append([]string{"enroll", "--headquarters", door.URL, "--config", path}, tc.args...)...)
-		if code != tc.code || !strings.Contains(out, tc.want) {
-			t.Errorf("enroll: code %d: %s; want %d, %s", code, out, tc.code, tc.want)
-		}
-	}
-	if out, code := run("check-config", "-config", path); code != 0 || !strings.Contains(out, "the certificate lasts until ") {
-		t.Errorf("check-config: code %d: %s", code, out)
-	}
+	enrollAs(t, bin, door, path)
 	var log bytes.Buffer
 	agent := exec.Command(bin, "-config", path)
 	agent.Stderr = &log
@@ -107,5 +81,37 @@ executors:
 		if err := m.Signature.Verify(public, m.Topic, m.Payload); err != nil {
 			t.Errorf("%s: %v", m.Topic, err)
 		}
+	}
+}
+
+// enrollAs gets the identity of pos-1 of 007, once, and sees it checked.
+func enrollAs(t *testing.T, bin string, door *hqtest.Enrolment, config string) {
+	t.Helper()
+	run := func(args ...string) (string, int) {
+		cmd := exec.Command(bin, args...)
+		out, err := cmd.CombinedOutput()
+		if cmd.ProcessState == nil {
+			t.Fatal(err)
+		}
+		return string(out), cmd.ProcessState.ExitCode()
+	}
+	token := door.Token(trust.Holder{Store: "007", Terminal: "pos-1"})
+	other := door.Token(trust.Holder{Store: "008", Terminal: "pos-1"})
+	for _, tc := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--token", other}, 1, "NOT_ALLOWED: the token is for another terminal"},
+		{[]string{"--token", token}, 0, "terminal pos-1 of store 007 is enrolled in " + filepath.Join(filepath.Dir(config), "identity")},
+		{[]string{"--token", token}, 1, "use --force"},
+	} {
+		out, code := run(append([]string{"enroll", "--headquarters", door.URL, "--config", config}, tc.args...)...)
+		if code != tc.code || !strings.Contains(out, tc.want) {
+			t.Errorf("enroll: code %d: %s; want %d, %s", code, out, tc.code, tc.want)
+		}
+	}
+	if out, code := run("check-config", "-config", config); code != 0 || !strings.Contains(out, "the certificate lasts until ") {
+		t.Errorf("check-config: code %d: %s", code, out)
 	}
 }
