@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"runtime"
 	"testing"
 	"time"
 
@@ -170,47 +168,4 @@ func TestBrokerKeepsNothing(t *testing.T) {
 	}
 	again.subscribe(root + "/info")
 	marker(t, second, root+"/info", again)
-}
-
-// TestIdleClientIsCheap: with the library's own queue and buffers an idle client
-// costs 49 KiB and more.
-func TestIdleClientIsCheap(t *testing.T) {
-	const clients, most = 1_000, 40 << 10
-	s, err := server.New(anonymous(), server.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = s.Stop(context.WithoutCancel(t.Context())) }()
-	hello := frame(0x10, str("MQTT"), []byte{5, 0x82, 0, 60, 0}, str(""), str("olga"))
-	open := func() net.Conn {
-		conn, err := net.Dial("tcp", s.Addr("tcp").String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = conn.Close() })
-		r := raw{conn, t}
-		r.send(hello)
-		r.read()
-		return conn
-	}
-	open()
-	before := inUse()
-	for range clients {
-		open()
-	}
-	if each := (inUse() - before) / clients; each > most {
-		t.Errorf("%d bytes an idle client, want at most %d", each, most)
-	}
-}
-
-// inUse is the memory that is in use, stacks included.
-func inUse() int64 {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.GC() // what the first one finalised
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc + m.StackInuse)
 }

@@ -108,7 +108,7 @@ func weak(t *testing.T, password string) string {
 
 func TestGuessablePasswordIsFoundInTheFile(t *testing.T) {
 	file := func(name, password string) string {
-		return "users:\n  - name: olga\n    role: operator\n    password: \"" + hash(t, "correct horse") + "\"\n" +
+		return "users:\n  - name: olga\n    role: operator\n    certificate: true\n" +
 			"  - name: " + name + "\n    role: operator\n    password: \"" + weak(t, password) + "\"\n"
 	}
 	for name, c := range map[string]struct {
