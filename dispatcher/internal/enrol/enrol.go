@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 
 	"muster/dispatcher/internal/identity"
 	"muster/dispatcher/internal/store"
+	"muster/internal/trust"
 )
 
 // Keys is where tokens and terminals' keys are recorded: the store.
@@ -58,6 +60,10 @@ const (
 	// readTimeout and writeTimeout bound a whole request and its answer.
 	readTimeout  = 10 * time.Second
 	writeTimeout = 15 * time.Second
+	// renewEvery and renewBurst bound the certificates of one terminal, which are
+	// all kept: it needs one in two months, and a few when answers get lost.
+	renewEvery = 10 * time.Minute
+	renewBurst = 6
 	// idleTimeout bounds the wait for a second request, which seldom comes.
 	idleTimeout = 10 * time.Second
 )
@@ -65,7 +71,8 @@ const (
 // Server is the door. Call New.
 type Server struct {
 	Config
-	limits   *limits
+	limits   *limits[netip.Prefix]
+	renewals *limits[trust.Holder]
 	working  chan struct{} // holds one for each request in work
 	server   *http.Server
 	listener net.Listener
@@ -84,7 +91,7 @@ func New(cfg Config) *Server {
 	if cfg.MaxRequests <= 0 {
 		cfg.MaxRequests = 32
 	}
-	s := &Server{Config: cfg, limits: newLimits(cfg.PerSecond, cfg.Burst),
+	s := &Server{Config: cfg, limits: newLimits[netip.Prefix](cfg.PerSecond, cfg.Burst), renewals: newLimits[trust.Holder](rate.Every(renewEvery), renewBurst),
 		working: make(chan struct{}, cfg.MaxRequests), served: make(chan struct{})}
 	var protocols http.Protocols
 	protocols.SetHTTP1(true) // one request a connection; more would only be more to guard

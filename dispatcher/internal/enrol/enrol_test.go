@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"muster/dispatcher/internal/enrol"
+	"muster/dispatcher/internal/identity"
 	"muster/internal/trust"
 )
 
@@ -100,7 +102,8 @@ func TestATokenExpires(t *testing.T) {
 func TestWhoPinsAnotherAuthoritySaysNothing(t *testing.T) {
 	hq := setup(t)
 	token := hq.token("0001", "pos-1")
-	foreign, err := newIdentity(t).NewToken()
+	_, other := newIdentity(t)
+	foreign, err := other.NewToken()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,6 +173,38 @@ func TestACertificateIsRenewedForTheSameAndForAnotherKey(t *testing.T) {
 	}
 }
 
+func TestOneTerminalFillsNoRegisterWithItsRenewals(t *testing.T) {
+	hq := setup(t)
+	key, cert := hq.enrolled("0001", "pos-1")
+	for range 6 {
+		hq.wantHolder(hq.renew(key, cert, request(t, newKey(t))), "0001", "pos-1")
+	}
+	wantRefused(t, hq.renew(key, cert, request(t, newKey(t))), http.StatusTooManyRequests, "RATE_LIMITED", "renewed its certificate too often")
+	other, its := hq.enrolled("0001", "pos-2")
+	hq.wantHolder(hq.renew(other, its, request(t, other)), "0001", "pos-2")
+	hq.advance(10 * time.Minute)
+	hq.wantHolder(hq.renew(key, cert, request(t, key)), "0001", "pos-1")
+}
+
+// The token is spent before anything is signed; what then fails is mended by
+// asking again.
+func TestAnAuthorityThatCannotSignLosesNoToken(t *testing.T) {
+	hq := setup(t)
+	token, csr := hq.token("0001", "pos-1"), request(t, newKey(t))
+	path := filepath.Join(hq.folder, identity.FileAuthorityKey)
+	if err := os.Rename(path, path+".away"); err != nil {
+		t.Fatal(err)
+	}
+	wantRefused(t, hq.enrol(token, csr), http.StatusInternalServerError, "INTERNAL", "internal error")
+	if !strings.Contains(hq.log.String(), "put ca.key back into "+hq.folder) {
+		t.Fatalf("the log does not say why:\n%s", hq.log)
+	}
+	if err := os.Rename(path+".away", path); err != nil {
+		t.Fatal(err)
+	}
+	hq.wantHolder(hq.enrol(token, csr), "0001", "pos-1")
+}
+
 func TestARevokedTerminalCannotRenewNorEnrolItsKeyAgain(t *testing.T) {
 	hq := setup(t)
 	key, cert := hq.enrolled("0001", "pos-1")
@@ -220,7 +255,8 @@ func TestOnlyAnEnrolledTerminalRenews(t *testing.T) {
 func TestACertificateOfAnotherAuthorityOpensNothing(t *testing.T) {
 	hq := setup(t)
 	key, _ := hq.enrolled("0001", "pos-1")
-	cert, _, err := newIdentity(t).Issue(request(t, key), trust.Holder{Store: "0001", Terminal: "pos-1"}, 0, time.Now())
+	_, other := newIdentity(t)
+	cert, _, err := other.Issue(request(t, key), trust.Holder{Store: "0001", Terminal: "pos-1"}, 0, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,53 +9,52 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxAddresses bounds the addresses that limits remembers. Beyond it those that
-// are at rest are forgotten, which changes nothing for them; when none is, all
-// others share one bucket.
-const maxAddresses = 10_000
+// maxKnown bounds the parties that limits remembers. Beyond it those that are at
+// rest are forgotten, which changes nothing for them; when none is, all others
+// share one bucket.
+const maxKnown = 20_000
 
-// limits holds one token bucket an address; a whole /64 counts as one in IPv6,
-// where a machine may take any address of it.
-type limits struct {
+// limits holds one token bucket a party: an address, or a terminal.
+type limits[Party comparable] struct {
 	rate  rate.Limit
 	burst int
 
 	mu      sync.Mutex
-	buckets map[netip.Prefix]*rate.Limiter
+	buckets map[Party]*rate.Limiter
 	others  *rate.Limiter
 }
 
-func newLimits(r rate.Limit, burst int) *limits {
-	return &limits{rate: r, burst: burst, buckets: map[netip.Prefix]*rate.Limiter{}, others: rate.NewLimiter(r, burst)}
+func newLimits[Party comparable](r rate.Limit, burst int) *limits[Party] {
+	return &limits[Party]{rate: r, burst: burst, buckets: map[Party]*rate.Limiter{}, others: rate.NewLimiter(r, burst)}
 }
 
-func (l *limits) allow(address string, now time.Time) bool {
+func (l *limits[Party]) allow(party Party, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.bucket(network(address), now).AllowN(now, 1)
+	return l.bucket(party, now).AllowN(now, 1)
 }
 
-func (l *limits) bucket(from netip.Prefix, now time.Time) *rate.Limiter {
-	if bucket, ok := l.buckets[from]; ok {
+func (l *limits[Party]) bucket(party Party, now time.Time) *rate.Limiter {
+	if bucket, ok := l.buckets[party]; ok {
 		return bucket
 	}
-	if len(l.buckets) >= maxAddresses {
+	if len(l.buckets) >= maxKnown {
 		for other, bucket := range l.buckets {
 			if bucket.TokensAt(now) >= float64(l.burst) {
 				delete(l.buckets, other)
 			}
 		}
-		if len(l.buckets) >= maxAddresses {
+		if len(l.buckets) >= maxKnown {
 			return l.others
 		}
 	}
 	bucket := rate.NewLimiter(l.rate, l.burst)
-	l.buckets[from] = bucket
+	l.buckets[party] = bucket
 	return bucket
 }
 
-// network is what counts as one address; the zero value for none that can be
-// read.
+// network is what counts as one address: a whole /64 in IPv6, where a machine may
+// take any address of it. The zero value is for none that can be read.
 func network(address string) netip.Prefix {
 	from, err := netip.ParseAddrPort(address)
 	if err != nil {

@@ -105,6 +105,10 @@ func tooFast() error {
 	return &refusal{http.StatusTooManyRequests, protocol.CodeRateLimited, "too many requests from this address", "来自该地址的请求过于频繁", "wait ten seconds, then ask again", ""}
 }
 
+func tooOften() error {
+	return &refusal{http.StatusTooManyRequests, protocol.CodeRateLimited, "this terminal renewed its certificate too often", "该终端续期过于频繁", "wait ten minutes, then ask again", ""}
+}
+
 func tooMany() error {
 	return &refusal{http.StatusServiceUnavailable, protocol.CodeRateLimited, "headquarters is busy with other enrolments", "总部正忙于处理其他注册请求", "wait ten seconds, then ask again", ""}
 }

@@ -73,7 +73,7 @@ func (s *Server) guarded(do work) http.HandlerFunc {
 }
 
 func (s *Server) limited(do work, r *http.Request) (answer, error) {
-	if !s.limits.allow(r.RemoteAddr, s.Now()) {
+	if !s.limits.allow(network(r.RemoteAddr), s.Now()) {
 		return answer{}, tooFast()
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBodyBytes+1))
@@ -133,10 +133,14 @@ func (s *Server) renew(r *http.Request, body []byte) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	holder := trust.Holder{Store: old.StoreID, Terminal: old.TerminalID}
+	if !s.renewals.allow(holder, s.Now()) {
+		return answer{}, tooOften()
+	}
 	if err := s.Keys.RenewKey(r.Context(), old.KeyID, record(draft, s), s.Now()); err != nil {
 		return answer{}, unrecorded(err)
 	}
-	return s.answer(draft, trust.Holder{Store: old.StoreID, Terminal: old.TerminalID}, "renewal")
+	return s.answer(draft, holder, "renewal")
 }
 
 // holder is the record of the terminal whose certificate the connection proved,

@@ -34,6 +34,7 @@ import (
 // headquarters is a real door with a real identity and a real store.
 type headquarters struct {
 	t      *testing.T
+	folder string // of the identity
 	id     *identity.Identity
 	store  *store.Store
 	server *enrol.Server
@@ -46,7 +47,7 @@ type headquarters struct {
 func setup(t *testing.T, change ...func(*enrol.Config)) *headquarters {
 	t.Helper()
 	hq := &headquarters{t: t, log: &buffer{}}
-	hq.id = newIdentity(t)
+	hq.folder, hq.id = newIdentity(t)
 	var err error
 	if hq.store, err = store.Open(t.Context(), store.Options{Path: filepath.Join(t.TempDir(), "muster.db")}); err != nil {
 		t.Fatal(err)
@@ -69,7 +70,7 @@ func setup(t *testing.T, change ...func(*enrol.Config)) *headquarters {
 	return hq
 }
 
-func newIdentity(t *testing.T) *identity.Identity {
+func newIdentity(t *testing.T) (string, *identity.Identity) {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "identity")
 	if err := identity.Create(folder, []string{"127.0.0.1"}, time.Now()); err != nil {
@@ -79,7 +80,7 @@ func newIdentity(t *testing.T) *identity.Identity {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return id
+	return folder, id
 }
 
 type buffer struct {

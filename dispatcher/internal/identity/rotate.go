@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -91,20 +91,23 @@ func (id *Identity) replace(keys []trust.Key, now time.Time) error {
 	return nil
 }
 
+// ownKey is how signing keys are called; other files are not ours to delete.
+var ownKey = regexp.MustCompile(`^[0-9a-f]{16}\.key$`)
+
 // deleteStrays removes the keys that the list does not name: those whose time
 // is over, and one whose rotation a crash cut short.
 func (id *Identity) deleteStrays() error {
 	keys := id.Keys().Keys
-	files, err := filepath.Glob(id.path(FolderSigning, "*.key"))
+	files, err := os.ReadDir(id.path(FolderSigning))
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot look for signing keys that are over: %w", err)
 	}
 	for _, file := range files {
-		kid := strings.TrimSuffix(filepath.Base(file), ".key")
-		if slices.ContainsFunc(keys, func(k trust.Key) bool { return k.KeyID == kid }) {
+		kid := strings.TrimSuffix(file.Name(), ".key")
+		if !ownKey.MatchString(file.Name()) || slices.ContainsFunc(keys, func(k trust.Key) bool { return k.KeyID == kid }) {
 			continue
 		}
-		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := os.Remove(id.signingFile(kid)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("cannot delete a signing key that is over: %w", err)
 		}
 	}

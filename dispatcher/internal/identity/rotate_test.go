@@ -82,9 +82,16 @@ func TestAKeyOfARotationCutShortIsForgotten(t *testing.T) {
 	if err := trust.WritePrivate(stray, []byte("half")); err != nil {
 		t.Fatal(err)
 	}
+	notes := filepath.Join(folder, identity.FolderSigning, "notes.key")
+	if err := trust.WritePrivate(notes, []byte("an operator's")); err != nil {
+		t.Fatal(err)
+	}
 	id := open(t, folder, start)
 	if changed, err := id.Prune(start); changed || err != nil {
 		t.Fatal(changed, err)
+	}
+	if _, err := os.Stat(notes); err != nil {
+		t.Error(err)
 	}
 	if _, err := os.Stat(stray); !errors.Is(err, os.ErrNotExist) {
 		t.Fatal("it is still there")
