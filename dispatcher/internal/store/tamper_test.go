@@ -115,7 +115,7 @@ func TestTextThatIsNoTextIsAnEdit(t *testing.T) {
 	if err := b.Audit(t.Context(), "a", "b", "c", "\uFFFD", t0); err != nil {
 		t.Fatal(err)
 	}
-	b.run(b.unguarded(), `UPDATE audit SET detail = CAST(x'ff' AS TEXT)`) // has the hash of U+FFFD
+	b.run(b.unguarded(), `UPDATE audit SET detail = CAST(x'ff' AS TEXT)`) // would be shown as U+FFFD
 	if r := verify(t, b.path); len(r.Faults) != 1 || r.Faults[0].Kind != store.AuditEdited {
 		t.Errorf("%+v", r)
 	}

@@ -92,7 +92,7 @@ func Append(ctx context.Context, tx *sqlite.Tx, e Entry) error {
 		return fmt.Errorf("cannot find the end of the audit: %w", err)
 	}
 	for _, text := range []*string{&e.Actor, &e.Action, &e.Subject, &e.Detail} {
-		*text = strings.ToValidUTF8(*text, "\uFFFD") // as its hash would have it
+		*text = strings.ToValidUTF8(*text, "\uFFFD") // bytes that are no text would all hash alike
 	}
 	hash, err := link(prev, e)
 	if err != nil {

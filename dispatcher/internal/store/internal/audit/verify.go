@@ -3,7 +3,6 @@ package audit
 import (
 	"context"
 	"fmt"
-	"unicode/utf8"
 
 	"muster/dispatcher/internal/store/internal/sqlite"
 )
@@ -112,7 +111,7 @@ func (v *verifier) take(e chained) error {
 	switch {
 	case e.hash == "":
 		v.fault(FaultUnchained, e.ID, "entry %d has no hash: it was put in by another hand", e.ID)
-	case e.hash != hash || !e.readable():
+	case e.hash != hash:
 		v.fault(FaultEdited, e.ID, "entry %d was changed: its hash does not fit what it says", e.ID)
 	case e.prev != last.Hash && !gap:
 		v.fault(FaultBroken, e.ID, "entry %d does not follow entry %d: one of them was put in the other's place or written anew", e.ID, last.ID)
@@ -122,11 +121,6 @@ func (v *verifier) take(e chained) error {
 	v.began = true
 	v.compare(v.report.Head)
 	return nil
-}
-
-// readable: text that is not UTF-8 has the hash of its replacement.
-func (e chained) readable() bool {
-	return utf8.ValidString(e.Actor) && utf8.ValidString(e.Action) && utf8.ValidString(e.Subject) && utf8.ValidString(e.Detail)
 }
 
 func (v *verifier) compare(at Head) {
