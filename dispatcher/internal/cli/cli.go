@@ -48,7 +48,8 @@ func (e *exit) ExitCode() int { return e.code }
 // ones on each call.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{runCommand(), cancelCommand(), statusCommand(), jobsCommand(), healthCommand(),
-		approveCommand(), approvalsCommand(), requestKeyCommand()}
+		approveCommand(), approvalsCommand(), requestKeyCommand(),
+		initCommand(), enrollCommand(), revokeCommand(), terminalsCommand(), keysCommand(), auditCommand()}
 }
 
 // access says how to reach headquarters.

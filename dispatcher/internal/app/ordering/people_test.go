@@ -339,3 +339,17 @@ func TestARestartChangesNoApproval(t *testing.T) {
 		t.Errorf("it is %+v, %v", a, err)
 	}
 }
+
+func TestOnlyWhoMayDecideSeesAllThatWaits(t *testing.T) {
+	t.Parallel()
+	d := setup(t, careful, func(c *trigger.Config) {
+		c.People = listed(t, false, people.Person{Name: "wang", Role: people.Operator}, people.Person{Name: "li", Role: people.Operator},
+			people.Person{Name: "chen", Role: people.Approver})
+	})
+	d.asked(order)
+	for user, want := range map[string]int{"wang": 1, "li": 0, "chen": 1} {
+		if list, _ := d.as(user, protocol.VerbStatus, `{"approvals":true}`); len(list.Approvals) != want {
+			t.Errorf("%s sees %+v", user, list.Approvals)
+		}
+	}
+}
