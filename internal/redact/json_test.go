@@ -61,6 +61,7 @@ func TestJSONLeavesHarmlessDocumentsAlone(t *testing.T) {
 	for _, in := range []string{
 		`{"passwordPolicy":"none","passwordRequired":true,"tokenTimeout":"30s","tokenTtl":30,"secretCount":12,"password":null}`,
 		`{"passwordPolicy":{"minLength":8,"required":"yes"},"cookie":"","token":[]}`,
+		`{"tokens":1523,"cookies":3,"passwordChangedAt":"2026-01-02T03:04:05.000+08:00","token_expiry_date":"2026-01-02"}`,
 		`{"bypass":"on","compass":"north","shipping":"a pin board","author":"x","mapping":{"typing":"option"}}`,
 		`{"monkey":"banana","keyboard":"zh","key":"value","passed":12,"pins":"4","authentic":"yes"}`,
 		`{"path":"/var/log/token/app.log","sha256":"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}`,

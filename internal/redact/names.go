@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -130,17 +131,26 @@ func isMeasure(name, value string) bool {
 	case "", "true", "false", "null", "nil", "none", "yes", "no", "on", "off", "undefined", "~", Mark:
 		return true
 	}
-	parts := words(name)
-	if len(parts) == 0 || len(value) > 8 || !isDigit(value[0]) {
-		return false
+	if parts := words(name); len(parts) > 0 && isDigit(value[0]) {
+		return measures(parts[len(parts)-1], value)
 	}
-	switch parts[len(parts)-1] {
+	return false
+}
+
+// measures reports whether a value that begins with a digit is what the last word of a setting's name says: a number, with
+// a unit perhaps, or a moment.
+func measures(word, value string) bool {
+	const longest = 8
+	switch word {
+	case "at", "date", "time", "since", "until":
+		return len(value) >= len("2026-01-02") && len(value) <= len(time.RFC3339Nano) &&
+			isDigit(value[3]) && value[4] == '-' && strings.Trim(value, "0123456789-:.TZ+ ") == ""
 	case "timeout", "ttl", "expiry", "expire", "expires", "expiration", "length", "len", "min", "max", "count", "size",
-		"age", "days", "hours", "minutes", "seconds", "ms", "retries", "attempts", "limit", "version", "interval":
-		return strings.Trim(value, "0123456789") == "" || strings.Trim(strings.ToLower(value), "0123456789") != value
-	default:
-		return false
+		"age", "days", "hours", "minutes", "seconds", "ms", "retries", "attempts", "limit", "version", "interval", "tokens", "cookies":
+		return len(value) <= longest &&
+			(strings.Trim(value, "0123456789") == "" || strings.Trim(strings.ToLower(value), "0123456789") != value)
 	}
+	return false
 }
 
 func isUpper(c byte) bool { return c >= 'A' && c <= 'Z' }
