@@ -2,8 +2,6 @@ package intake
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -168,7 +166,7 @@ func readReady(in transport.Inbound, m *protocol.Ready) error {
 	if !protocol.ValidID(m.TaskID) || m.Attempt < 1 || m.Bytes < 1 {
 		return errors.New("it names no attempt or no bytes")
 	}
-	if sum, err := hex.DecodeString(m.SHA256); err != nil || len(sum) != sha256.Size {
+	if !isHash(m.SHA256) {
 		return errors.New("sha256 is no SHA-256 in hex")
 	}
 	return nil

@@ -238,6 +238,11 @@ func hashOf(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
+func isHash(s string) bool {
+	sum, err := hex.DecodeString(s)
+	return err == nil && len(sum) == sha256.Size
+}
+
 // moment is a time of the terminal's clock; what no clock can say is no time.
 func moment(ms int64) time.Time {
 	const year3000 = 32_503_680_000_000

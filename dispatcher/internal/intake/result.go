@@ -174,11 +174,20 @@ func (i *Intake) giveUp(ctx context.Context, a arrival, t store.Task) error {
 func (i *Intake) receipt(ctx context.Context, a arrival, f *fault) {
 	accepted := f == nil
 	o := protocol.Order{Order: protocol.OrderReceipt, TaskID: a.message.TaskID, Attempt: a.message.Attempt,
-		SHA256: a.message.SHA256, Accepted: &accepted}
+		SHA256: named(a.message.SHA256), Accepted: &accepted}
 	if f != nil {
 		o.Code, o.Message, o.Path = f.code, f.message, f.path
 	}
 	i.tell(ctx, a.who, o)
+}
+
+// named is the hash by which the terminal knows its answer, as it named it.
+// What is no hash may be anything.
+func named(sum string) string {
+	if isHash(sum) {
+		return sum
+	}
+	return legible([]byte(sum))
 }
 
 // refuse gives the receipt of an answer that changes nothing.
