@@ -211,8 +211,15 @@ func TestASyncIsBelievedAfterHeadquartersSetItsClockBack(t *testing.T) {
 func TestAGrantRunsTheOfferThatItNamesAlone(t *testing.T) {
 	inTrust(t, count, func(t *testing.T, b *bench, _ *hqtest.HQ) {
 		b.connect()
-		other := func(o *protocol.Offer) { o.Input, o.ScheduledFor = json.RawMessage(`{"n":2}`), protocol.Time{} }
-		meant := func(o *protocol.Offer) { o.ScheduledFor = protocol.Time{} }
+		began := time.Now()
+		meant := func(o *protocol.Offer) { // at each time the same
+			o.ScheduledFor = protocol.Time{}
+			o.Deadline, o.QueueDeadline = began.Add(time.Minute).UnixMilli(), began.Add(time.Hour).UnixMilli()
+		}
+		other := func(o *protocol.Offer) {
+			meant(o)
+			o.Input = json.RawMessage(`{"n":2}`)
+		}
 		b.offer("t1", meant)
 		want := b.hashes["t1"]
 		b.offer("t1", other)
@@ -292,10 +299,14 @@ func TestARotationWithOverlapLosesNothing(t *testing.T) {
 		})
 		b.offer("t3") // a worker that still has the old key
 		b.grant("t3", 1)
+		b.as(newer, func() {
+			b.offer("t5", func(o *protocol.Offer) { o.At = protocol.At(change.Add(-time.Minute)) })
+		})
+		b.wantRefused(agent.RefusedExpiredKey, 2) // at that time it did not sign yet
 		b.wantMarks("t1/1", "t2/1", "t3/1")
 		sleep(overlap + time.Minute)
 		b.offer("t4")
-		b.wantRefused(agent.RefusedExpiredKey, 2)
+		b.wantRefused(agent.RefusedExpiredKey, 3)
 	})
 }
 
@@ -378,6 +389,19 @@ func TestEveryAnswerNamesTheOfferThatItAnswers(t *testing.T) {
 			second := b.result()
 			if second.Attempt != 2 || second.Executed || first.OfferSHA256 != want || second.OfferSHA256 != want {
 				t.Errorf("names %q and %q, want %s: %+v", first.OfferSHA256, second.OfferSHA256, want, second)
+			}
+		})
+	})
+	t.Run("with another offer since", func(t *testing.T) {
+		inTrust(t, slow, func(t *testing.T, b *bench, _ *hqtest.HQ) {
+			b.connect()
+			b.offer("t1")
+			b.grant("t1", 1)
+			want := b.hashes["t1"]
+			b.offer("t1", func(o *protocol.Offer) { o.Input = json.RawMessage(`{"n":2}`) })
+			sleep(11 * time.Second)
+			if r := b.result(); r.OfferSHA256 != want {
+				t.Errorf("names %q, want %s, which was executed", r.OfferSHA256, want)
 			}
 		})
 	})
