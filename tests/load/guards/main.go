@@ -95,9 +95,22 @@ func show(figures map[string][]figure, o options) {
 	for _, kind := range []string{bareBroker, guardedBroker} {
 		fmt.Fprintf(os.Stdout, "%-8s %7.0f messages/s, %5.1f µs of the broker's processor time a message\n", kind, median(figures[kind], rate), median(figures[kind], cpu))
 	}
-	throughput := median(figures[guardedBroker], rate) / median(figures[bareBroker], rate)
-	fmt.Fprintf(os.Stdout, "guarded/bare: throughput %.3f, processor time %.3f\n", throughput,
-		median(figures[guardedBroker], cpu)/median(figures[bareBroker], cpu))
+	throughput := ratios(figures, rate)
+	processor := ratios(figures, cpu)
+	fmt.Fprintf(os.Stdout, "guarded/bare, round by round: throughput %.3f (%.3f to %.3f), processor time %.3f (%.3f to %.3f)\n",
+		throughput[len(throughput)/2], throughput[0], throughput[len(throughput)-1],
+		processor[len(processor)/2], processor[0], processor[len(processor)-1])
+}
+
+// ratios compares the two brokers within each round, which a machine that gets
+// busier over time does not distort, and returns the ratios in order.
+func ratios(figures map[string][]figure, of func(figure) float64) []float64 {
+	var all []float64
+	for i, f := range figures[guardedBroker] {
+		all = append(all, of(f)/of(figures[bareBroker][i]))
+	}
+	slices.Sort(all)
+	return all
 }
 
 func median(figures []figure, of func(figure) float64) float64 {
