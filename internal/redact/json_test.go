@@ -140,7 +140,7 @@ func hostile(n int) map[string]string {
 
 // TestTheTimeGrowsWithTheTextAlone: four times the text may take four times as long, and not sixteen.
 func TestTheTimeGrowsWithTheTextAlone(t *testing.T) { // not parallel: it looks at the time of the process
-	const size, most = 16 << 10, 9
+	const size, most = 64 << 10, 9
 	small, large := hostile(size), hostile(4*size)
 	for name := range small {
 		ratio := 0.0

@@ -110,6 +110,9 @@ func (f *finder) form(end int, bits uint32) (start, until int) {
 	return 0, 0
 }
 
+// matchWork is what an expression costs that is anchored, and so mostly fails at once.
+const matchWork = 64
+
 // matched returns where an expression's first group matches in the text that follows.
 func (f *finder) matched(expression *regexp.Regexp, from int) (start, until int) {
 	const window = 512
@@ -117,7 +120,7 @@ func (f *finder) matched(expression *regexp.Regexp, from int) (start, until int)
 	if at := strings.IndexByte(part, '\n'); at > 0 && expression != identified() {
 		part = part[:at]
 	}
-	f.work -= len(part)
+	f.work -= matchWork
 	at := expression.FindStringSubmatchIndex(part)
 	if at == nil {
 		return 0, 0
