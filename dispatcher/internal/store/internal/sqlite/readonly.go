@@ -25,8 +25,7 @@ func Look(ctx context.Context, path string, applicationID int32, atLeast int64, 
 	if err == nil {
 		err = look(ctx, resolved, url.Values{"mode": {"ro"}}, applicationID, atLeast, read)
 	}
-	var sqliteErr *driver.Error
-	if errors.As(err, &sqliteErr) && sqliteErr.Code()&0xff == codes.SQLITE_CANTOPEN && settled(resolved) {
+	if unwritable(err) && settled(resolved) {
 		// On a medium that nobody can write, SQLite cannot make the files that
 		// readers share; nobody can change the file there either.
 		err = look(ctx, resolved, url.Values{"mode": {"ro"}, "immutable": {"1"}}, applicationID, atLeast, read)
@@ -35,6 +34,17 @@ func Look(ctx context.Context, path string, applicationID int32, atLeast int64, 
 		return fmt.Errorf("cannot read database %s: %w", path, damaged(err, path))
 	}
 	return nil
+}
+
+// unwritable reports whether SQLite could not make the files beside the
+// database.
+func unwritable(err error) bool {
+	var sqliteErr *driver.Error
+	if !errors.As(err, &sqliteErr) {
+		return false
+	}
+	code := sqliteErr.Code() & 0xff
+	return code == codes.SQLITE_CANTOPEN || code == codes.SQLITE_READONLY
 }
 
 // settled reports whether there is no log beside the file that holds more than
