@@ -67,32 +67,34 @@ func (t *Trigger) pending(ctx context.Context) ([]store.Approval, error) {
 	return waiting, nil
 }
 
-// waiting returns the approval that the request waits for, or nil; a request of
-// the same id that asks for something else is refused with CONFLICT.
-func (t *Trigger) waiting(ctx context.Context, key requestKey) (*store.Approval, error) {
+// waiting returns the approval that the request waits for, or nil, and how many
+// the user waits for. A request of the same id that asks for something else is
+// refused with CONFLICT.
+func (t *Trigger) waiting(ctx context.Context, key requestKey) (own *store.Approval, all int, err error) {
 	pending, err := t.pending(ctx)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	own := 0
 	for _, a := range pending {
 		switch {
 		case key.same(a) && a.RequestHash != key.content:
-			return nil, otherWaits(a)
+			return nil, 0, otherWaits(a)
 		case key.same(a):
-			return &a, nil
-		case a.Requester == key.user:
-			own++
+			own = &a
+		}
+		if a.Requester == key.user {
+			all++
 		}
 	}
-	if own >= maxWaiting {
-		return nil, tooManyWait(own)
-	}
-	return nil, nil
+	return own, all, nil
 }
 
-// ask keeps the request until a second person decides.
-func (t *Trigger) ask(ctx context.Context, key requestKey, request protocol.RunRequest, p planned) (store.Approval, error) {
+// ask keeps the request until a second person decides. waiting is how many of
+// the user's wait already.
+func (t *Trigger) ask(ctx context.Context, key requestKey, request protocol.RunRequest, p planned, waiting int) (store.Approval, error) {
+	if waiting >= maxWaiting {
+		return store.Approval{}, tooManyWait(waiting)
+	}
 	hash, err := p.contentHash()
 	if err != nil {
 		return store.Approval{}, err

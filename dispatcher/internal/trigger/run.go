@@ -31,19 +31,26 @@ func (t *Trigger) run(ctx context.Context, person people.Person, payload []byte)
 	if known, err := t.known(ctx, key, request); err != nil || known.OK {
 		return withID(known, request), err
 	}
-	waiting, err := t.waiting(ctx, key)
+	return t.order(ctx, person, key, request)
+}
+
+// order creates the run of a request that is new, unless a second person has to
+// agree first.
+func (t *Trigger) order(ctx context.Context, person people.Person, key requestKey, request protocol.RunRequest) (protocol.Reply, error) {
+	echo := protocol.Reply{RequestID: request.RequestID}
+	asked, waiting, err := t.waiting(ctx, key)
 	if err != nil {
 		return echo, err
 	}
-	if waiting != nil {
-		return t.waits(*waiting, request), needsApproval(*waiting, request.Job)
+	if asked != nil {
+		return t.waits(*asked, request), needsApproval(*asked, request.Job)
 	}
 	plan, err := t.expand(ctx, person, request)
 	if err != nil {
 		return echo, err
 	}
 	if t.secondWord(plan) {
-		asked, err := t.ask(ctx, key, request, plan)
+		asked, err := t.ask(ctx, key, request, plan, waiting)
 		if err != nil {
 			return echo, err
 		}

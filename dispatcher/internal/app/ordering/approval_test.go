@@ -292,12 +292,15 @@ func TestOnlyManyStoresNeedASecondPerson(t *testing.T) {
 
 func TestNobodyFillsTheListOfThoseThatWait(t *testing.T) {
 	t.Parallel()
-	d := setup(t, careful)
+	d := setup(t, func(c *trigger.Config) { c.ApprovalOver = 2 })
 	for i := range 20 {
 		d.asked(`{"job":"collect_log","stores":"all","priority":` + string(rune('0'+i%10)) + `,"attempts":` + string(rune('1'+i/10)) + `}`)
 	}
 	if reply := d.ask(protocol.VerbRun, `{"job":"collect_log","stores":"all","priority":50}`); reply.Code != protocol.CodeRateLimited {
 		t.Errorf("got %+v", reply)
+	}
+	if reply := d.ask(protocol.VerbRun, `{"job":"collect_log","stores":["007"]}`); !reply.OK {
+		t.Errorf("what needs no approval: %+v", reply)
 	}
 	d.pass(time.Hour)
 	d.asked(`{"job":"collect_log","stores":"all","priority":50}`)
