@@ -14,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -35,13 +34,14 @@ type headquarters struct {
 	cfg      admin.Config
 	server   *admin.Server
 	revoked  []string // keys that the gate was told of
+	now      time.Time
 }
 
 var clock = time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
 
 func setup(t *testing.T) *headquarters {
 	t.Helper()
-	hq := &headquarters{t: t, data: t.TempDir(), identity: filepath.Join(t.TempDir(), "identity")}
+	hq := &headquarters{t: t, now: clock, data: t.TempDir(), identity: filepath.Join(t.TempDir(), "identity")}
 	err := identity.Create(hq.identity, []string{"127.0.0.1"}, clock)
 	if err == nil {
 		hq.id, err = identity.Open(hq.identity, clock)
@@ -64,7 +64,7 @@ func setup(t *testing.T) *headquarters {
 				hq.revoked = append(hq.revoked, k.KeyID)
 			}
 		},
-		Now: func() time.Time { return clock }, Logger: slog.New(slog.DiscardHandler)}
+		Now: func() time.Time { return hq.now }, Logger: slog.New(slog.DiscardHandler)}
 	hq.start()
 	return hq
 }
@@ -196,83 +196,6 @@ func TestTokensForNobodyAreRefused(t *testing.T) {
 	} {
 		_, err := hq.client().EnrolToken(t.Context(), c.request)
 		wantRefused(t, err, c.code, c.words)
-	}
-}
-
-func TestRevocationReachesTheStoreTheGateAndTheBrokersList(t *testing.T) {
-	hq := setup(t)
-	first, other := hq.enrol(hq.token("0001", "pos-1")), hq.enrol(hq.token("SH_1", "pos-1"))
-	done, err := hq.client().Revoke(t.Context(), admin.RevokeRequest{Store: "0001", Terminal: "pos-1", Actor: "chen"})
-	if err != nil || len(done.Certificates) != 1 || done.Certificates[0] != first.Serial {
-		t.Fatalf("got %+v, %v", done, err)
-	}
-	if listed := hq.crl(); len(listed) != 1 || listed[0] != first.Serial || len(hq.revoked) != 1 || hq.revoked[0] != first.KeyID {
-		t.Fatalf("listed %v, told %v", listed, hq.revoked)
-	}
-	all, err := hq.client().Terminals(t.Context())
-	if err != nil || len(all.Terminals) != 2 {
-		t.Fatalf("got %+v, %v", all, err)
-	}
-	if a, b := all.Terminals[0], all.Terminals[1]; a.KeyID != first.KeyID || !a.RevokedAt.Equal(clock) || b.KeyID != other.KeyID || !b.RevokedAt.IsZero() ||
-		b.Store != "SH_1" || b.Terminal != "pos-1" || b.Serial != other.Serial || !b.NotAfter.Equal(other.NotAfter) {
-		t.Fatalf("got %+v", all)
-	}
-	_, err = hq.client().Revoke(t.Context(), admin.RevokeRequest{Store: "0001", Terminal: "pos-1", Actor: "chen"})
-	wantRefused(t, err, protocol.CodeNotFound, "no key and no token that could be revoked")
-}
-
-func TestRevocationsAtOnceAreAllListed(t *testing.T) {
-	hq := setup(t)
-	names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
-	for _, name := range names {
-		hq.enrol(hq.token("0001", name))
-	}
-	var wg sync.WaitGroup
-	for _, name := range names {
-		c := hq.client()
-		wg.Go(func() {
-			if _, err := c.Revoke(t.Context(), admin.RevokeRequest{Store: "0001", Terminal: name, Actor: "chen"}); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if listed := hq.crl(); len(listed) != len(names) {
-		t.Fatalf("%d of %d are listed", len(listed), len(names))
-	}
-}
-
-// The store is the truth: what it revoked is listed at the next start, and when
-// the operator asks again.
-func TestARevocationThatWasNotListedIsListedLater(t *testing.T) {
-	hq := setup(t)
-	hq.enrol(hq.token("0001", "pos-1"))
-	key := filepath.Join(hq.identity, identity.FileAuthorityKey)
-	if err := os.Rename(key, key+".away"); err != nil {
-		t.Fatal(err)
-	}
-	request := admin.RevokeRequest{Store: "0001", Terminal: "pos-1", Actor: "chen"}
-	_, err := hq.client().Revoke(t.Context(), request)
-	wantRefused(t, err, protocol.CodeInternal, "but the broker was not told; revoke it again")
-	if len(hq.revoked) != 1 || len(hq.crl()) != 0 {
-		t.Fatalf("told %v, listed %v", hq.revoked, hq.crl())
-	}
-	if err := os.Rename(key+".away", key); err != nil {
-		t.Fatal(err)
-	}
-	_, err = hq.client().Revoke(t.Context(), request)
-	if wantRefused(t, err, protocol.CodeNotFound, "no key"); len(hq.crl()) != 1 {
-		t.Fatal("asked again, it is still not listed")
-	}
-	hq.enrol(hq.token("0001", "pos-2"))
-	if _, err := hq.store.RevokeTerminal(t.Context(), "0001", "pos-2", "host:chen", clock); err != nil {
-		t.Fatal(err)
-	}
-	if err := hq.server.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if hq.start(); len(hq.crl()) != 2 {
-		t.Fatalf("after a start %v are listed", hq.crl())
 	}
 }
 

@@ -152,7 +152,7 @@ func (s *Server) holder(r *http.Request) (store.TerminalKey, error) {
 	cert := r.TLS.VerifiedChains[0][0]
 	named, err := trust.HolderOf(cert)
 	public, isEd25519 := cert.PublicKey.(ed25519.PublicKey)
-	if err != nil || named.User != "" || !isEd25519 {
+	if err != nil || !isEd25519 {
 		return store.TerminalKey{}, notEnrolled()
 	}
 	known, err := s.Keys.GetTerminalKey(r.Context(), trust.KeyID(public))
