@@ -121,6 +121,23 @@ func TestCreateOverwritesNothing(t *testing.T) {
 	}
 }
 
+func TestWhatACrashLeftOfACreationIsInNobodysWay(t *testing.T) {
+	folder := create(t)
+	draft := filepath.Join(filepath.Dir(folder), ".identity-1")
+	if err := os.Rename(folder, draft); err != nil { // it crashed before it was moved into place
+		t.Fatal(err)
+	}
+	_, err := identity.Open(folder, start)
+	wantError(t, err, "it is not there")
+	if err := identity.Create(folder, []string{"hq"}, start); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(draft, identity.FileAuthorityKey), filepath.Join(folder, identity.FileAuthorityKey)); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, open(t, folder, start).Rotate(0, start), "cannot use ca.key: it does not belong to ca.crt")
+}
+
 func TestCreateTakesAnEmptyFolderAndRefusesOneFile(t *testing.T) {
 	folder := t.TempDir()
 	if err := identity.Create(folder, []string{"hq"}, start); err != nil {
