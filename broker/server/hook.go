@@ -43,6 +43,10 @@ func (h *hook) safely(what string, f func()) (ok bool) {
 // OnPacketRead changes packets before the library sees them.
 func (h *hook) OnPacketRead(cl *mqtt.Client, pk packets.Packet) (packets.Packet, error) {
 	p := peerOf(cl)
+	if pk.FixedHeader.Type == packets.Subscribe && tooMany(cl, pk.Filters) {
+		_ = h.s.broker.DisconnectClient(cl, packets.ErrQuotaExceeded) // it is closed either way
+		return pk, packets.ErrRejectPacket
+	}
 	switch pk.FixedHeader.Type {
 	case packets.Connect:
 		pk = h.s.strip(p, pk)
