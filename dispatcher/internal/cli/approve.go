@@ -188,7 +188,7 @@ func showApprovals(w io.Writer, r protocol.Reply) {
 func headline(a protocol.Approval) string {
 	what := "new signing keys of headquarters"
 	if a.Kind == "run" {
-		what = fmt.Sprintf("%s at %d stores", a.Job, a.Stores)
+		what = fmt.Sprintf("%s at %s", a.Job, stores(a.Stores))
 	}
 	line := fmt.Sprintf("%s, asked by %s, until %s", what, a.Requester, a.ExpiresAt.Format(clock))
 	if a.Reason != "" {

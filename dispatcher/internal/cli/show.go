@@ -29,12 +29,15 @@ func showAccepted(w io.Writer, r protocol.Reply) {
 	if r.Duplicate != nil && *r.Duplicate {
 		again = " (the same request made it before)"
 	}
-	stores := "stores"
-	if r.Stores == 1 {
-		stores = "store"
-	}
-	say(w, "run %s: %d %s, report by %s%s\n", r.RunID, r.Stores, stores, r.BarrierAt.Format(clock), again)
+	say(w, "run %s: %s, report by %s%s\n", r.RunID, stores(r.Stores), r.BarrierAt.Format(clock), again)
 	say(w, "watch %s\n", r.Watch)
+}
+
+func stores(n int) string {
+	if n == 1 {
+		return "1 store"
+	}
+	return fmt.Sprintf("%d stores", n)
 }
 
 func showProgress(w io.Writer, s protocol.RunStateReport) {

@@ -153,9 +153,12 @@ func (t *Trigger) waits(a store.Approval, request protocol.RunRequest) protocol.
 }
 
 func needsApproval(a store.Approval, jobName string) *protocol.Error {
-	by := a.ExpiresAt.UTC().Format("15:04:05Z07:00")
+	by, stores := a.ExpiresAt.UTC().Format("15:04:05Z07:00"), "stores"
+	if a.Stores == 1 {
+		stores = "store"
+	}
 	return &protocol.Error{Code: protocol.CodeNeedsApproval,
-		Message:   fmt.Sprintf("%s at %d stores needs the word of a second person by %s; nothing was created yet", jobName, a.Stores, by),
+		Message:   fmt.Sprintf("%s at %d %s needs the word of a second person by %s; nothing was created yet", jobName, a.Stores, stores, by),
 		MessageZh: fmt.Sprintf("作业 %s 涉及 %d 家门店，须由第二人在 %s 前批准；尚未创建任何内容", jobName, a.Stores, by),
 		Hint:      "somebody else who may approve runs: dispatcher approve " + a.ApprovalID}
 }
