@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -16,6 +15,7 @@ import (
 
 	"muster/dispatcher/internal/app"
 	"muster/dispatcher/internal/cli"
+	"muster/internal/logs"
 )
 
 // version is set by the build.
@@ -67,7 +67,10 @@ func serveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			log := newLogger(cmd.ErrOrStderr(), cfg.Log)
+			log, err := logs.New(cmd.ErrOrStderr(), cfg.Log.Level, cfg.Log.Format)
+			if err != nil {
+				return err
+			}
 			return app.Run(cmd.Context(), cfg, version, log, func(addr string) {
 				log.Info("headquarters is ready", "address", addr, "version", version)
 			})
@@ -98,16 +101,4 @@ func checkConfigCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&config, "config", "c", "", "configuration file (default: the embedded one)")
 	return cmd
-}
-
-func newLogger(w io.Writer, cfg app.Log) *slog.Logger {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(cfg.Level)); err != nil {
-		level = slog.LevelInfo
-	}
-	options := &slog.HandlerOptions{Level: level}
-	if cfg.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
-	}
-	return slog.New(slog.NewTextHandler(w, options))
 }
