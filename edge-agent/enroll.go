@@ -34,7 +34,7 @@ func enroll(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	holder := id.Holder()
-	fmt.Fprintf(stdout, "terminal %s of store %s is enrolled in %s; the certificate lasts until %s and is renewed by itself\n",
+	fmt.Fprintf(stdout, "terminal %s of store %s is enrolled in %s; the certificate lasts until %s and is renewed by itself; an agent that runs must be started again\n",
 		holder.Terminal, holder.Store, request.Folder, id.Certificate().Leaf.NotAfter.Format(time.RFC3339))
 	return 0
 }

@@ -212,7 +212,7 @@ func (l *Link) connect(ctx context.Context) (up time.Time, err error) {
 	packet, sessionID := l.connectPacket()
 	ack, err := client.Connect(dialCtx, packet)
 	if err != nil {
-		return up, refusal(ack, err)
+		return up, l.refusal(ack, err)
 	}
 	if err := l.subscribe(ctx, client); err != nil {
 		return up, errors.Join(err, client.Disconnect(&paho.Disconnect{}))
@@ -222,9 +222,16 @@ func (l *Link) connect(ctx context.Context) (up time.Time, err error) {
 	return up, l.serve(ctx, client, sessionID, gone)
 }
 
-func refusal(ack *paho.Connack, err error) error {
+// reasonNotAuthorized is MQTT 5's "Not authorized" (section 3.2.2.2).
+const reasonNotAuthorized = 0x87
+
+func (l *Link) refusal(ack *paho.Connack, err error) error {
 	if ack == nil {
 		return fmt.Errorf("cannot connect: %w", err)
+	}
+	if ack.ReasonCode == reasonNotAuthorized && l.cfg.Signer != nil {
+		return fmt.Errorf("cannot connect: the broker does not take this terminal's certificate: %w; "+
+			"ask headquarters for a new token, run: edge-agent enroll --force, and start the agent again", err)
 	}
 	return fmt.Errorf("cannot connect: the broker refused with reason 0x%02x: %w", ack.ReasonCode, err)
 }

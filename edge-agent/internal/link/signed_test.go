@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"io"
+	"log/slog"
 	"net"
 	"net/url"
 	"strings"
@@ -255,4 +256,40 @@ func next(t *testing.T, seen <-chan *paho.Publish) *paho.Publish {
 
 func read(p *paho.Publish) trust.Signature {
 	return trust.Signature{KeyID: p.Properties.User.Get("kid"), Value: p.Properties.User.Get("sig")}
+}
+
+func TestARefusedCertificateSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	hq := hqtest.New(t)
+	files := hq.Files(hq.Server(time.Now().Add(-time.Hour), time.Now().Add(time.Hour)), t.TempDir())
+	b := newBench(t, server.Listeners{TLS: server.ListenerConfig{Address: "127.0.0.1:0",
+		CertFile: files.Certificate, KeyFile: files.Key, ClientCAFile: files.Authority}})
+	id, err := identity.Open(hq.Enrolled("007", "pos-2"), "007", "pos-2", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan string, 100)
+	b.run(&recorder{events: make(chan string, 10)}, &url.URL{Scheme: "mqtts", Host: b.broker.Addr("tls").String()},
+		func(c *link.Config) {
+			c.TLS, c.Signer = proving(id), id.Signer
+			c.Logger = slog.New(slog.NewTextHandler(lineWriter(lines), nil))
+		})
+	select {
+	case line := <-lines:
+		if !strings.Contains(line, "run: edge-agent enroll --force") {
+			t.Errorf("told %s", line)
+		}
+	case <-time.After(patience):
+		t.Error("nothing was told")
+	}
+}
+
+type lineWriter chan string
+
+func (w lineWriter) Write(p []byte) (int, error) {
+	select {
+	case w <- string(p):
+	default: // the first one is looked at
+	}
+	return len(p), nil
 }
