@@ -11,32 +11,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/time/rate"
-
-	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/people"
 	"muster/dispatcher/internal/schema"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
 	"muster/internal/protocol"
-	"muster/internal/task"
 	"muster/schemas"
-)
-
-// DefaultRate (requests a second) and DefaultBurst bound what one user asks: far
-// more than a person types, far less than a loop sends. Technicians, and names
-// that nobody knows, have the lower ones.
-const (
-	DefaultRate            = rate.Limit(5)
-	DefaultBurst           = 20
-	DefaultTechnicianRate  = rate.Limit(1)
-	DefaultTechnicianBurst = 10
 )
 
 const (
@@ -45,98 +30,6 @@ const (
 	// maxLogged bounds what the log keeps of a refused payload, in bytes.
 	maxLogged = 300
 )
-
-// Maker makes runs, of a request or of an approval.
-type Maker interface {
-	CreateRun(ctx context.Context, run store.Run, places []store.Place, tasks []store.NewTask, req store.Request, now time.Time) (store.Created, error)
-	CreateApprovedRun(ctx context.Context, approvalID, by string, run store.Run, places []store.Place, tasks []store.NewTask, req store.Request, now time.Time) (store.Created, error)
-}
-
-// Runs is what changes.
-type Runs interface {
-	Maker
-	FindRequest(ctx context.Context, user, requestID string) (store.Request, store.Run, error)
-	GetRun(ctx context.Context, runID string) (store.Run, error)
-	Cancel(ctx context.Context, runID string, stores []string, reason task.Reason, by string, now time.Time) ([]store.Task, int, error)
-}
-
-// Tasks is what a status tells.
-type Tasks interface {
-	CountTasks(ctx context.Context, runID string) (map[task.Status]int, int, error)
-	CountOnline(ctx context.Context, runID string) (int, error)
-	GetTaskOf(ctx context.Context, runID, storeID string) ([]store.Task, error)
-	GetResult(ctx context.Context, taskID string, attempt int) (store.Attempt, error)
-}
-
-// Approvals is what waits for the word of a second person.
-type Approvals interface {
-	AddApproval(ctx context.Context, a store.Approval, now time.Time) (store.Approval, bool, error)
-	GetApproval(ctx context.Context, approvalID string) (store.Approval, error)
-	ListApprovals(ctx context.Context, pendingOnly bool) ([]store.Approval, error)
-	DecideApproval(ctx context.Context, approvalID, by, state, why string, now time.Time) (store.Approval, error)
-}
-
-// Register is the list of stores, the book of who did what, and what waits to
-// be done.
-type Register interface {
-	ListPlaces(ctx context.Context) ([]store.Place, error)
-	Audit(ctx context.Context, actor, action, subject, detail string, now time.Time) error
-	Approvals
-}
-
-// Planner expands a request into a run with its targets and tasks. It refuses
-// with a *protocol.Error.
-type Planner interface {
-	Expand(user string, request protocol.RunRequest, spec job.Spec, places []store.Place, now time.Time) (store.Run, []store.Place, []store.NewTask, error)
-}
-
-// Config is what a Trigger needs.
-type Config struct {
-	Runs     Runs
-	Tasks    Tasks
-	Register Register
-	Planner  Planner
-	Jobs     *job.Registry
-	Sender   *transport.Sender
-	// People says who may ask; nil: everybody is an operator who may approve.
-	People *people.People
-	// Waiting tells how many claims of a run wait for a slot; nil: none is known.
-	Waiting func(runID string) int
-	Now     func() time.Time
-	Logger  *slog.Logger
-	// Rate and Burst, and those of technicians, of 0 mean the defaults.
-	Rate            rate.Limit
-	Burst           int
-	TechnicianRate  rate.Limit
-	TechnicianBurst int
-	// ApprovalOver: a run over more stores needs approval; 0: none does for its
-	// size.
-	ApprovalOver int
-	// Approved does what was approved and is no run; nil: nothing else can be
-	// asked for.
-	Approved func(ctx context.Context, a store.Approval) error
-}
-
-func (c *Config) setDefaults() {
-	if c.Rate == 0 {
-		c.Rate = DefaultRate
-	}
-	if c.Burst == 0 {
-		c.Burst = DefaultBurst
-	}
-	if c.TechnicianRate == 0 {
-		c.TechnicianRate = DefaultTechnicianRate
-	}
-	if c.TechnicianBurst == 0 {
-		c.TechnicianBurst = DefaultTechnicianBurst
-	}
-	if c.Waiting == nil {
-		c.Waiting = func(string) int { return 0 }
-	}
-	if c.People == nil {
-		c.People = people.Anonymous()
-	}
-}
 
 // Trigger is step 1. Make it with New; safe for concurrent use.
 type Trigger struct {
