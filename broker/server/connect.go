@@ -42,6 +42,11 @@ func (s *Server) strip(p *peer, pk packets.Packet) packets.Packet {
 		pk.Properties.SessionExpiryInterval = 0
 		pk.Connect.Clean = true
 	}
+	// Left to the library, it is cut while the sweep of expired sessions may
+	// already read it.
+	if longest := uint32(s.cfg.Limits.SessionExpiry / time.Second); pk.Properties.SessionExpiryInterval > longest {
+		pk.Properties.SessionExpiryInterval, p.shortened = longest, true
+	}
 	return pk
 }
 

@@ -148,6 +148,10 @@ func (s *Server) describe(p *peer, pk packets.Packet) packets.Packet {
 		return pk
 	}
 	pk.Properties.MaximumPacketSize = uint32(s.maxPacketBytes())
+	if p.shortened {
+		pk.Properties.SessionExpiryInterval = uint32(s.cfg.Limits.SessionExpiry / time.Second)
+		pk.Properties.SessionExpiryIntervalFlag = true
+	}
 	if p.identity.Role == access.RoleTerminal && s.opts.ManagedPresence {
 		pk.Properties.SessionExpiryInterval, pk.Properties.SessionExpiryIntervalFlag = 0, true
 	}

@@ -32,6 +32,7 @@ type peer struct {
 	seated     bool // holds its client id in Server.seats
 	superseded atomic.Bool
 	willRetain bool
+	shortened  bool // it asked for a longer session than it gets
 	ids        packetIDs
 	existed    map[string]bool // filters of the SUBSCRIBE at hand that were subscribed before
 	replays    []replay
