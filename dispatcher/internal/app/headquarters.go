@@ -137,6 +137,7 @@ func (hq *headquarters) wireAdmission() {
 	hq.intake = intake.New(intake.Config{
 		Tasks: hq.store, Attempts: hq.store, Jobs: hq.jobs, Leases: hq.grant, Orders: hq.orders, Now: time.Now, Logger: hq.log,
 		InFlight: hq.cfg.Collection.InFlight, BytesPerSecond: float64(hq.cfg.Collection.BytesPerSecond), BurstBytes: hq.cfg.Collection.BurstBytes,
+		DemandOffer: hq.identity != nil, Alarm: hq.alarmAbout,
 	})
 	hq.offer = offer.New(offer.Config{
 		Tasks: hq.store, Sender: hq.sender, Now: time.Now, Logger: hq.log,
@@ -172,6 +173,9 @@ func (hq *headquarters) wireReports() error {
 // start starts the steps, and the link last: what comes in finds every step
 // ready. Over an external broker what the steps publish waits for the link.
 func (hq *headquarters) start(ctx context.Context, cleanup *stack) error {
+	if err := hq.startNumbers(ctx, cleanup); err != nil {
+		return err
+	}
 	if err := hq.startTrust(ctx, cleanup); err != nil {
 		return err
 	}

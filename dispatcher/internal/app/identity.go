@@ -69,6 +69,45 @@ func (hq *headquarters) startTrust(ctx context.Context, cleanup *stack) error {
 	return nil
 }
 
+// numbersAhead is how many numbers are reserved at a time: ten minutes of
+// microseconds, far more than there are messages. reserveEvery renews that in
+// time.
+const (
+	numbersAhead = int64(10 * time.Minute / time.Microsecond)
+	reserveEvery = 5 * time.Minute
+)
+
+// startNumbers goes on above the numbers of every earlier process, although the
+// clock may have been set back meanwhile, and sees to it that the next one can.
+func (hq *headquarters) startNumbers(ctx context.Context, cleanup *stack) error {
+	used, err := hq.store.LastNumber(ctx)
+	if err != nil {
+		return err
+	}
+	hq.sender.StartAbove(used)
+	if err := hq.store.NoteNumber(ctx, hq.sender.Number()+numbersAhead); err != nil {
+		return err
+	}
+	noting, stop := context.WithCancel(ctx)
+	var noted sync.WaitGroup
+	noted.Go(func() {
+		tick := time.NewTicker(reserveEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-noting.Done():
+				return
+			case <-tick.C:
+				if err := hq.store.NoteNumber(noting, hq.sender.Number()+numbersAhead); err != nil {
+					hq.log.Error("cannot reserve numbers", "error", err)
+				}
+			}
+		}
+	})
+	cleanup.push(func() error { stop(); noted.Wait(); return nil })
+	return nil
+}
+
 // patiently gives a stop its time although ctx has ended.
 func patiently(ctx context.Context, stop func(context.Context) error) func() error {
 	return func() error {

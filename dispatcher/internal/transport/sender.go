@@ -39,6 +39,16 @@ func NewSender(out Publisher, topics protocol.Topics, now func() time.Time) *Sen
 	return s
 }
 
+// StartAbove has the numbers go on above one that an earlier process may have
+// used, whatever the clock says: a terminal refuses numbers that it has seen.
+// Call it before anything is published.
+func (s *Sender) StartAbove(number int64) {
+	s.seq.Store(max(s.seq.Load(), number))
+}
+
+// Number is the newest one given out.
+func (s *Sender) Number() int64 { return s.seq.Load() }
+
 // Through returns a sender over another way out, such as a Queue. Its numbers
 // are the same series: to a receiver headquarters is one.
 func (s *Sender) Through(out Publisher) *Sender {

@@ -54,6 +54,29 @@ func (r *Roster) Beat(ctx context.Context, now time.Time) error {
 	return nil
 }
 
+// NoteNumber notes a number up to which headquarters may have numbered what it
+// says. A lower one than before changes nothing.
+func (r *Roster) NoteNumber(ctx context.Context, number int64) error {
+	_, err := r.db.Update(ctx, `INSERT INTO meta (key, value) VALUES ('number', CAST(? AS TEXT))
+			ON CONFLICT (key) DO UPDATE SET value = CAST(max(CAST(value AS INTEGER), CAST(excluded.value AS INTEGER)) AS TEXT)`, number)
+	if err != nil {
+		return fmt.Errorf("cannot note headquarters' number: %w", err)
+	}
+	return nil
+}
+
+// LastNumber returns the highest number noted, or 0.
+func (r *Roster) LastNumber(ctx context.Context) (int64, error) {
+	number, err := sqlite.One(ctx, r.db.Readers(), func(row sqlite.Row) (number int64, err error) {
+		err = row.Scan(&number)
+		return number, err
+	}, `SELECT coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'number'), 0)`)
+	if err != nil {
+		return 0, fmt.Errorf("cannot read headquarters' number: %w", err)
+	}
+	return number, nil
+}
+
 // SaveHello stores what the terminal said of itself and its clock skew. It
 // does not say that the terminal is online.
 func (r *Roster) SaveHello(ctx context.Context, t Terminal, now time.Time) error {
