@@ -28,6 +28,7 @@ import (
 	"muster/edge-agent/internal/link"
 	"muster/edge-agent/internal/outbox"
 	"muster/edge-agent/internal/stamp"
+	"muster/internal/logs"
 	"muster/internal/protocol"
 )
 
@@ -92,7 +93,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if checkOnly {
 		err = check(cfg, stdout)
 	} else {
-		err = serve(ctx, cfg, newLogger(cfg.Log, stderr))
+		err = logAndServe(ctx, cfg, stderr)
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "edge-agent:", err)
@@ -122,6 +123,14 @@ func openIdentity(cfg *config.Config) (*identity.Identity, error) {
 		return nil, nil
 	}
 	return identity.Open(cfg.Identity.Folder, cfg.Store, cfg.Terminal, time.Now())
+}
+
+func logAndServe(ctx context.Context, cfg *config.Config, stderr io.Writer) error {
+	log, err := logs.New(stderr, cfg.Log.Level, cfg.Log.Format)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, cfg, log)
 }
 
 // serve wires the parts, works until ctx ends, and stops them in reverse.
@@ -212,15 +221,4 @@ func newJobs(cfg *config.Config) (executor.Registry, error) {
 			Argv: e.Command, Dir: e.Folder, MaxOutputBytes: e.MaxOutputBytes}
 	}
 	return jobs, nil
-}
-
-func newLogger(cfg config.Log, w io.Writer) *slog.Logger {
-	var level slog.Level
-	// The configuration was checked: the level is one that slog knows.
-	_ = level.UnmarshalText([]byte(cfg.Level))
-	options := &slog.HandlerOptions{Level: level}
-	if cfg.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
-	}
-	return slog.New(slog.NewTextHandler(w, options))
 }

@@ -11,12 +11,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
 	"muster/broker/server"
 	"muster/broker/server/users"
+	"muster/internal/logs"
 	"muster/internal/settings"
 )
 
@@ -89,7 +90,10 @@ func serve(ctx context.Context, version, path string, errs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	logger := cfg.Log.logger(errs)
+	logger, err := logs.New(errs, cfg.Log.Level, cfg.Log.Format)
+	if err != nil {
+		return err
+	}
 	s, err := server.New(cfg.Broker, server.Options{Logger: logger})
 	if err != nil {
 		return err
@@ -149,7 +153,7 @@ func LoadConfig(path string) (Config, error) {
 		}
 		return Config{}, err
 	}
-	if _, err := cfg.Log.level(); err != nil {
+	if !slices.Contains([]string{"debug", "info", "warn", "error"}, cfg.Log.Level) {
 		return Config{}, file.Errorf("$.log.level", "%q is not debug, info, warn or error", cfg.Log.Level)
 	}
 	if cfg.Log.Format != "json" && cfg.Log.Format != "text" {
@@ -159,21 +163,4 @@ func LoadConfig(path string) (Config, error) {
 		*name = settings.Resolve(path, *name)
 	}
 	return cfg, nil
-}
-
-func (l Log) level() (level slog.Level, err error) {
-	err = level.UnmarshalText([]byte(l.Level))
-	return level, err
-}
-
-func (l Log) logger(w io.Writer) *slog.Logger {
-	level, err := l.level()
-	if err != nil {
-		level = slog.LevelInfo
-	}
-	opts := &slog.HandlerOptions{Level: level}
-	if l.Format == "text" {
-		return slog.New(slog.NewTextHandler(w, opts))
-	}
-	return slog.New(slog.NewJSONHandler(w, opts))
 }

@@ -97,11 +97,15 @@ func (hq *headquarters) wireTrigger() error {
 	if err != nil {
 		return err
 	}
-	hq.trigger, err = trigger.New(trigger.Config{
+	cfg := trigger.Config{
 		Runs: hq.store, Tasks: hq.store, Register: hq.store, Planner: plan.New(rand.Reader), Jobs: hq.jobs, Sender: hq.orders,
 		Waiting: hq.grant.Waiting, Now: time.Now, Logger: hq.log,
-		People: known, ApprovalOver: hq.cfg.Approval.OverStores, Approved: hq.rotateKeys,
-	})
+		People: known, ApprovalOver: hq.cfg.Approval.OverStores,
+	}
+	if hq.identity != nil {
+		cfg.Approved = hq.rotateKeys
+	}
+	hq.trigger, err = trigger.New(cfg)
 	return err
 }
 

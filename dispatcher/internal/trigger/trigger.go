@@ -21,6 +21,7 @@ import (
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
 	"muster/internal/protocol"
+	"muster/internal/redact"
 	"muster/schemas"
 )
 
@@ -113,8 +114,8 @@ func (t *Trigger) Handle(ctx context.Context, addr protocol.Address, in transpor
 func (t *Trigger) refuse(addr protocol.Address, in transport.Inbound, was protocol.Reply, err error) protocol.Reply {
 	refusal := t.refusal(err)
 	t.refused.Add(1)
-	t.Logger.Info("request refused", "user", addr.User, "from", in.User, "verb", addr.Verb, "code", refusal.Code, "message", refusal.Message,
-		"bytes", len(in.Payload), "payload", strings.ToValidUTF8(string(in.Payload[:min(len(in.Payload), maxLogged)]), "\ufffd"))
+	t.Logger.Info("request refused", "user", addr.User, "from", in.User, "verb", addr.Verb, "code", refusal.Code, "message", redact.Excerpt([]byte(refusal.Message), maxLogged),
+		"bytes", len(in.Payload), "payload", redact.Excerpt(in.Payload, maxLogged))
 	reply := protocol.Rejected(refusal)
 	reply.RequestID, reply.ApprovalID, reply.ContentHash = was.RequestID, was.ApprovalID, was.ContentHash
 	reply.ExpiresAt, reply.Stores = was.ExpiresAt, was.Stores

@@ -10,6 +10,7 @@ import (
 	"muster/edge-agent/internal/journal"
 	"muster/edge-agent/internal/outbox"
 	"muster/internal/protocol"
+	"muster/internal/redact"
 )
 
 // maxMessage bounds the sentence of a failure; what is longer belongs into its
@@ -17,7 +18,7 @@ import (
 const maxMessage = 1 << 10
 
 // checkResult gives the compact bytes of what an executor wrote, or says why
-// they are no result. Nothing is ever cut.
+// they are no result. Secrets are blacked out; nothing is ever cut.
 func checkResult(result json.RawMessage) (json.RawMessage, error) {
 	// White space may go, so allow for some before judging the size.
 	clean, err := protocol.Scan(result, 2*protocol.MaxResultBytes)
@@ -31,6 +32,7 @@ func checkResult(result json.RawMessage) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
+	value, _ = redact.JSON(value)
 	if len(value) > protocol.MaxResultBytes {
 		return nil, fmt.Errorf("the result has %d bytes; at most %d are taken", len(value), protocol.MaxResultBytes)
 	}
@@ -53,14 +55,19 @@ func (a *Agent) failed(w *work, attempt int, failure protocol.Failure, now time.
 }
 
 func setFailure(answer *outbox.Answer, failure protocol.Failure) {
-	failure.Message = cut(failure.Message, maxMessage)
-	failure.Detail = cut(failure.Detail, protocol.MaxOutputTailBytes)
+	failure.Message = cut(withoutSecrets(failure.Message), maxMessage)
+	failure.Detail = cut(withoutSecrets(failure.Detail), protocol.MaxOutputTailBytes)
 	value, err := protocol.Encode(failure)
 	if err != nil { // strings alone always encode
 		value = []byte(`{"code":"EXECUTION","message":"unknown failure"}`)
 	}
 	answer.Frame.Error = value
 	answer.Seal()
+}
+
+func withoutSecrets(text string) string {
+	clean, _ := redact.Text(text)
+	return clean
 }
 
 // cut gives at most most bytes of valid UTF-8.

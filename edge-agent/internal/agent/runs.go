@@ -121,7 +121,7 @@ func (a *Agent) ended(order executor.Order, output executor.Output, err error, c
 // spite of a cancel or the time limit is a result.
 func judge(order executor.Order, output executor.Output, err error, cause error) outbox.Answer {
 	answer := outbox.Answer{TaskID: order.TaskID, Attempt: order.Attempt, Frame: protocol.Result{
-		TaskID: order.TaskID, Attempt: order.Attempt, ExitCode: output.ExitCode, OutputTail: output.Tail}}
+		TaskID: order.TaskID, Attempt: order.Attempt, ExitCode: output.ExitCode, OutputTail: cut(withoutSecrets(output.Tail), protocol.MaxOutputTailBytes)}}
 	if err == nil {
 		var value []byte
 		if value, err = checkResult(output.Result); err == nil {

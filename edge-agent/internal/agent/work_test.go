@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/edge-agent/internal/executor"
 	"muster/internal/protocol"
 	"muster/internal/task"
 )
@@ -186,4 +187,38 @@ func TestFullDiskHoldsNoAnswerBack(t *testing.T) {
 			t.Error("kept after the receipt")
 		}
 	})
+}
+
+// TestExecutorsSecretsStayAtTheTerminal: whatever an executor prints, its
+// password does not leave, nor lie in the outbox.
+func TestExecutorsSecretsStayAtTheTerminal(t *testing.T) {
+	const secret = "hunter2hunter2"
+	for name, work := range map[string]executor.Func{
+		"in the result": func(context.Context, json.RawMessage, time.Time) (json.RawMessage, error) {
+			return json.RawMessage(`{"password":"` + secret + `","line":"token=` + secret + ` ok","n":1}`), nil
+		},
+		"in the failure": func(context.Context, json.RawMessage, time.Time) (json.RawMessage, error) {
+			return nil, &executor.Error{Message: "cannot log in with password=" + secret, Detail: "api_key: " + secret + "\nbye"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, work, func(t *testing.T, b *bench) {
+				b.connect()
+				b.offer("t1")
+				b.grant("t1", 1)
+				r := b.result()
+				said := string(r.Result) + string(r.Error) + r.OutputTail
+				if strings.Contains(said, secret) || !strings.Contains(said, "[redacted]") {
+					t.Errorf("it said %s", said)
+				}
+				files, err := filepath.Glob(filepath.Join(b.folder, "outbox", "*"))
+				if err != nil || len(files) != 1 {
+					t.Fatalf("outbox %v, %v", files, err)
+				}
+				if kept, err := os.ReadFile(files[0]); err != nil || strings.Contains(string(kept), secret) {
+					t.Errorf("the outbox holds %s, %v", kept, err)
+				}
+			})
+		})
+	}
 }
