@@ -1,13 +1,8 @@
 package app
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 	_ "time/tzdata" // headquarters' zone must be known on a bare machine
@@ -52,6 +47,9 @@ type MQTT struct {
 	User         string `yaml:"user"`
 	PasswordFile string `yaml:"password_file"`
 	CAFile       string `yaml:"ca_file"`
+	// CertFile and KeyFile are the certificate with which headquarters logs in.
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"`
 	// UsersFile says who may ask for what: an external broker authenticates,
 	// headquarters decides. Empty: whoever the broker lets in is an operator.
 	UsersFile string `yaml:"users_file"`
@@ -121,7 +119,7 @@ func Load(path string) (Config, error) {
 			return Config{}, err
 		}
 		own := []*string{&cfg.DataFolder, &cfg.ReportsFolder, &cfg.StoresFile, &cfg.JobsFolder,
-			&cfg.MQTT.PasswordFile, &cfg.MQTT.CAFile, &cfg.MQTT.UsersFile, &cfg.Identity.Folder}
+			&cfg.MQTT.PasswordFile, &cfg.MQTT.CAFile, &cfg.MQTT.CertFile, &cfg.MQTT.KeyFile, &cfg.MQTT.UsersFile, &cfg.Identity.Folder}
 		for _, p := range append(own, cfg.Broker.Files()...) {
 			*p = settings.Resolve(path, *p)
 		}
@@ -166,20 +164,7 @@ func (c Config) checkTransport(file *settings.File) error {
 	default:
 		return file.Errorf("$.transport", "%q is not known; write embedded or mqtt", c.Transport)
 	}
-	u, err := url.Parse(c.MQTT.URL)
-	if err != nil || u.Host == "" || !strings.Contains(" mqtt mqtts ws wss ", " "+u.Scheme+" ") {
-		return file.Errorf("$.mqtt.url", "%q is no broker address; write one such as mqtt://127.0.0.1:1883", c.MQTT.URL)
-	}
-	if !protocol.ValidID(c.MQTT.User) {
-		return file.Errorf("$.mqtt.user", "%q is no user name; write 1 to 63 of A-Z a-z 0-9 . _ -", c.MQTT.User)
-	}
-	if _, err := c.MQTT.password(); err != nil {
-		return file.Errorf("$.mqtt.password_file", "%v", err)
-	}
-	if _, err := c.MQTT.tls(); err != nil {
-		return file.Errorf("$.mqtt.ca_file", "%v", err)
-	}
-	return nil
+	return c.checkMQTT(file)
 }
 
 func (c Config) checkLimits(file *settings.File) error {
@@ -219,38 +204,6 @@ func (c Config) checkFiles() error {
 	if c.Transport == TransportEmbedded {
 		return c.Broker.CheckFiles()
 	}
-	if _, err := c.MQTT.password(); err != nil {
-		return err
-	}
-	_, err := c.MQTT.tls()
+	_, err := c.MQTT.login()
 	return err
-}
-
-// password reads the first line of the password file, or "" when none is named.
-func (m MQTT) password() (string, error) {
-	if m.PasswordFile == "" {
-		return "", nil
-	}
-	data, err := os.ReadFile(filepath.Clean(m.PasswordFile))
-	if err != nil {
-		return "", fmt.Errorf("cannot read the broker password: %w", err)
-	}
-	line, _, _ := strings.Cut(string(data), "\n")
-	return strings.TrimRight(line, "\r"), nil
-}
-
-// tls returns the certificates to trust, or nil for the system's.
-func (m MQTT) tls() (*tls.Config, error) {
-	if m.CAFile == "" {
-		return nil, nil
-	}
-	pem, err := os.ReadFile(filepath.Clean(m.CAFile))
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the broker's certificates: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("cannot use %s: it holds no PEM certificate", m.CAFile)
-	}
-	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
 }

@@ -116,20 +116,11 @@ func (hq *headquarters) wireLink() error {
 		hq.link = embedded
 		return err
 	}
-	address, err := url.Parse(hq.cfg.MQTT.URL)
-	if err != nil {
-		return fmt.Errorf("cannot read the broker's address: %w", err)
-	}
-	password, err := hq.cfg.MQTT.password()
+	login, err := hq.cfg.MQTT.login()
 	if err != nil {
 		return err
 	}
-	secure, err := hq.cfg.MQTT.tls()
-	if err != nil {
-		return err
-	}
-	hq.link = transport.NewMQTT(transport.MQTTConfig{URL: address, User: hq.cfg.MQTT.User, Password: password, TLS: secure},
-		hq.topics, hq.handle, hq.connected, hq.log)
+	hq.link = transport.NewMQTT(login, hq.topics, hq.handle, hq.connected, hq.log)
 	return nil
 }
 
