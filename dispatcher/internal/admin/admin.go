@@ -63,6 +63,7 @@ type Config struct {
 	// Revoked is told of keys that were revoked, before the list of revoked
 	// certificates is written. It may be nil.
 	Revoked func(keys []store.TerminalKey)
+	Version string // of the program, for who asks
 	Now     func() time.Time
 	Logger  *slog.Logger
 }

@@ -64,7 +64,7 @@ func setup(t *testing.T) *headquarters {
 				hq.revoked = append(hq.revoked, k.KeyID)
 			}
 		},
-		Now: func() time.Time { return hq.now }, Logger: slog.New(slog.DiscardHandler)}
+		Version: "v1.2", Now: func() time.Time { return hq.now }, Logger: slog.New(slog.DiscardHandler)}
 	hq.start()
 	return hq
 }

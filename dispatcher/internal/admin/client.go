@@ -112,6 +112,11 @@ func (c *Client) Keys(ctx context.Context) (Keys, error) {
 	return ask[Keys](ctx, c, http.MethodGet, "/v1/keys", nil)
 }
 
+// Health asks whether headquarters runs and its database answers.
+func (c *Client) Health(ctx context.Context) (Health, error) {
+	return ask[Health](ctx, c, http.MethodGet, "/v1/health", nil)
+}
+
 // Terminals lists the keys of all terminals.
 func (c *Client) Terminals(ctx context.Context) (Terminals, error) {
 	return ask[Terminals](ctx, c, http.MethodGet, "/v1/terminals", nil)

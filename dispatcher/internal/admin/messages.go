@@ -73,6 +73,12 @@ type Keys struct {
 	Signs string `json:"signs"`
 }
 
+// Health is the word of a dispatcher that runs.
+type Health struct {
+	OK      bool   `json:"ok"`
+	Version string `json:"version"`
+}
+
 // fault is a refusal on the wire.
 type fault struct {
 	Code      protocol.Code `json:"code"`

@@ -87,6 +87,14 @@ func (s *Server) checkTerminal(ctx context.Context, storeID, terminalID string) 
 	return nil
 }
 
+// health answers when the database does.
+func (s *Server) health(r *http.Request, _ struct{}) (Health, error) {
+	if _, err := s.Register.ListRevoked(r.Context()); err != nil {
+		return Health{}, err
+	}
+	return Health{OK: true, Version: s.Version}, nil
+}
+
 func (s *Server) revoke(r *http.Request, request RevokeRequest) (Revocation, error) {
 	by, err := actor(request.Actor)
 	if err != nil {

@@ -17,6 +17,7 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("POST /v1/enrol-token", route(s, s.enrolToken))
 	mux.HandleFunc("POST /v1/revoke", route(s, s.revoke))
 	mux.HandleFunc("POST /v1/keys/rotate", route(s, s.rotate))
+	mux.HandleFunc("GET /v1/health", route(s, s.health))
 	mux.HandleFunc("GET /v1/keys", route(s, s.keys))
 	mux.HandleFunc("GET /v1/terminals", route(s, s.terminals))
 	mux.HandleFunc("/", route(s, func(*http.Request, struct{}) (struct{}, error) {
