@@ -1,10 +1,13 @@
 package cli_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"muster/broker/server"
+	"muster/dispatcher/internal/admin"
 )
 
 func TestHealthAsksHeadquarters(t *testing.T) {
@@ -45,5 +48,58 @@ func TestHealthTellsBrokerFromHeadquarters(t *testing.T) {
 	_, errs, code = shell(t.Context(), t, "", "health", "--broker-only", "--broker", address, "--timeout", "300ms")
 	if code != 5 || !strings.Contains(errs, "cannot be reached") {
 		t.Errorf("no broker: code %d, %q; want 5 and that it cannot be reached", code, errs)
+	}
+}
+
+// TestTheHealthOfThisMachineNeedsNoUser asks the dispatcher's own line.
+func TestTheHealthOfThisMachineNeedsNoUser(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	if out, errs, code := shell(t.Context(), t, "", "health", "--data", m.data); code != 0 || out+errs != "" {
+		t.Errorf("code %d, %q, %q; want 0 and not a word", code, out, errs)
+	}
+	if out, _, code := shell(t.Context(), t, "", "health", "--data", m.data, "--json"); code != 0 || !strings.Contains(out, `"ok": true`) {
+		t.Errorf("code %d, %q", code, out)
+	}
+	if _, errs, code := shell(t.Context(), t, "", "health", "--data", m.data, "--broker-only"); code != 2 || !strings.Contains(errs, "none of the others can be") {
+		t.Errorf("both: code %d, %q", code, errs)
+	}
+	if err := m.line.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, errs, code := shell(t.Context(), t, "", "health", "--data", m.data); code != 5 || !strings.Contains(errs, admin.ErrNotRunning.Error()) {
+		t.Errorf("stopped: code %d, %q; want 5 and that it does not run", code, errs)
+	}
+}
+
+// TestARefusalProvesThatTheBrokerLives, to whoever does not say who they are: a
+// health check then needs no password.
+func TestARefusalProvesThatTheBrokerLives(t *testing.T) {
+	t.Setenv("MUSTER_USER", "")
+	users := filepath.Join(t.TempDir(), "users.yaml")
+	if err := os.WriteFile(users, []byte("users: []\nterminals: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := server.DefaultConfig()
+	cfg.UsersFile, cfg.Listeners.TCP.Address = users, "127.0.0.1:0"
+	broker, err := server.New(cfg, server.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := broker.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"health", "--broker-only", "--broker", "mqtt://" + broker.Addr("tcp").String(), "--timeout", "3s"}
+	if out, errs, code := shell(t.Context(), t, "", args...); code != 0 || out+errs != "" {
+		t.Errorf("nobody: code %d, %q, %q; want 0 and not a word", code, out, errs)
+	}
+	if _, errs, code := shell(t.Context(), t, "", append(args, "--user", "wang")...); code != 2 || !strings.Contains(errs, "refuses user wang") {
+		t.Errorf("wang: code %d, %q; want 2 and that they are refused", code, errs)
+	}
+	if err := broker.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, errs, code := shell(t.Context(), t, "", append(args, "--timeout", "300ms")...); code != 5 || !strings.Contains(errs, "cannot be reached") {
+		t.Errorf("stopped: code %d, %q; want 5 and that it cannot be reached", code, errs)
 	}
 }
