@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"text/tabwriter"
@@ -16,6 +17,7 @@ import (
 	"muster/dispatcher/internal/admin"
 	"muster/internal/protocol"
 	"muster/internal/settings"
+	"muster/internal/trust"
 )
 
 // beside says where the dispatcher that runs on this machine keeps its data.
@@ -103,33 +105,75 @@ func answer[T any](cmd *cobra.Command, b *beside, ask func(*admin.Client) (T, er
 func enrollCommand() *cobra.Command {
 	var b beside
 	var valid time.Duration
+	var file string
+	var keep bool
 	cmd := &cobra.Command{
 		Use:   "enroll STORE TERMINAL",
 		Short: "Make a token with which one terminal gets its certificate, once",
 		Long: "Ask the dispatcher that runs on this machine for a token. Whoever has it can enrol as that terminal:\n" +
-			"hand it over as you would a password. It is shown this once.",
+			"hand it over as you would a password. It is shown this once; with --token-file it is not shown but\n" +
+			"written there, alone and for its owner alone.",
 		Example: "  dispatcher enroll 0001 pos-1 -c /srv/muster/dispatcher.yaml",
 		Args:    terminalArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if valid < time.Second {
 				return fmt.Errorf("--valid %s must be 1m to 168h", valid)
 			}
-			return answer(cmd, &b, func(c *admin.Client) (admin.Token, error) {
-				return c.EnrolToken(cmd.Context(), admin.TokenRequest{Store: args[0], Terminal: args[1], Actor: admin.Actor(), ValidSeconds: int64(valid / time.Second)})
-			}, showToken)
+			if there, err := checkTokenFile(file, keep); there || err != nil {
+				return err
+			}
+			var unwritten error
+			err := answer(cmd, &b, func(c *admin.Client) (admin.Token, error) {
+				made, err := c.EnrolToken(cmd.Context(), admin.TokenRequest{Store: args[0], Terminal: args[1], Actor: admin.Actor(), ValidSeconds: int64(valid / time.Second)})
+				if file != "" && err == nil {
+					unwritten = trust.WritePrivate(file, []byte(made.Token+"\n"))
+					made.Token = ""
+				}
+				return made, err
+			}, func(w io.Writer, t admin.Token) { showToken(w, t, file) })
+			return errors.Join(err, unwritten)
 		},
 	}
 	b.flags(cmd)
-	cmd.Flags().DurationVar(&valid, "valid", 24*time.Hour, "how long the token may wait, 1m to 168h")
+	f := cmd.Flags()
+	f.DurationVar(&valid, "valid", 24*time.Hour, "how long the token may wait, 1m to 168h")
+	f.StringVar(&file, "token-file", "", "file to write the token into, instead of showing it")
+	f.BoolVar(&keep, "keep", false, "do nothing when --token-file exists already")
+	cmd.MarkFlagsMutuallyExclusive("token-file", "json")
 	return cmd
 }
 
-func showToken(w io.Writer, t admin.Token) {
+// checkTokenFile says whether there is nothing to do.
+func checkTokenFile(file string, keep bool) (there bool, err error) {
+	if file == "" {
+		if keep {
+			return false, errors.New("--keep needs --token-file: without a file there is nothing to keep")
+		}
+		return false, nil
+	}
+	_, err = os.Lstat(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("cannot look at --token-file: %w", err)
+	case keep:
+		return true, nil
+	}
+	return false, fmt.Errorf("%s exists already: remove it, or leave it with --keep", file)
+}
+
+func showToken(w io.Writer, t admin.Token, file string) {
+	until := t.ExpiresAt.Local().Format(clock)
+	if file != "" {
+		say(w, "the token for terminal %s of store %s, for one use by %s, is in %s\n", t.Terminal, t.Store, until, file)
+		return
+	}
 	address := t.EnrolmentURL
 	if address == "" {
 		address = "https://HEADQUARTERS:" + enrolmentPort // enrolment.url is not configured
 	}
-	say(w, "token for terminal %s of store %s, for one use by %s:\n\n  %s\n\n", t.Terminal, t.Store, t.ExpiresAt.Local().Format(clock), t.Token)
+	say(w, "token for terminal %s of store %s, for one use by %s:\n\n  %s\n\n", t.Terminal, t.Store, until, t.Token)
 	say(w, "at the terminal:\n\n  edge-agent enroll --headquarters %s --store %s --terminal %s --identity identity --token %s\n", address, t.Store, t.Terminal, t.Token)
 }
 

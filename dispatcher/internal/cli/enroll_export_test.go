@@ -1,11 +1,12 @@
 package cli
 
-// The commands that need the dispatcher on this machine, and the one that makes
-// its folder, as they are registered.
+// The commands that need the dispatcher on this machine, or its folder, as they
+// are registered.
 var (
 	InitCommand      = initCommand
 	EnrollCommand    = enrollCommand
 	RevokeCommand    = revokeCommand
 	TerminalsCommand = terminalsCommand
 	KeysCommand      = keysCommand
+	CertifyCommand   = certifyCommand
 )

@@ -24,6 +24,7 @@ import (
 	"muster/dispatcher/internal/cli"
 	"muster/dispatcher/internal/identity"
 	"muster/dispatcher/internal/store"
+	"muster/internal/trust"
 )
 
 // run executes one command and returns what it printed and its exit code.
@@ -148,6 +149,35 @@ func TestEnrollPrintsTheTokenOnceAndTheCommandForTheTerminal(t *testing.T) {
 	}
 }
 
+func TestATokenInAFileIsShownNowhere(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	file := filepath.Join(t.TempDir(), "token")
+	out := m.ok(cli.EnrollCommand(), "0001", "pos-1", "--data", m.data, "--token-file", file, "--keep")
+	token, err := trust.ReadPrivate(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out, "mt1.") || !strings.Contains(out, "is in "+file+"\n") {
+		t.Errorf("said %s", out)
+	}
+	if _, errs, code := run(t, cli.EnrollCommand(), "0001", "pos-1", "--data", m.data, "--token-file", file); code != cli.ExitRefused || !strings.Contains(errs, "exists already") {
+		t.Errorf("a file that is there: %d, %s", code, errs)
+	}
+	if err := m.line.Stop(t.Context()); err != nil { // so that nobody can be asked
+		t.Fatal(err)
+	}
+	if out := m.ok(cli.EnrollCommand(), "0001", "pos-1", "--data", m.data, "--token-file", file, "--keep"); out != "" {
+		t.Errorf("kept: %s", out)
+	}
+	if again, err := os.ReadFile(file); err != nil || string(again) != string(token) {
+		t.Errorf("the token was replaced: %v", err)
+	}
+	if key := m.enrol(strings.TrimSuffix(string(token), "\n")); key.TerminalID != "pos-1" {
+		t.Errorf("the token lets in %+v", key)
+	}
+}
+
 func TestTerminalsAreListedAndRevoked(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -232,6 +262,7 @@ func TestCommandsForThisMachineSayWhatIsWrong(t *testing.T) {
 		"no terminal":   {cli.EnrollCommand(), []string{"0001", "--data", m.data}, cli.ExitRefused, "enroll takes a store and a terminal, not 1 arguments"},
 		"bad id":        {cli.RevokeCommand(), []string{"0001", "pos/1", "--data", m.data}, cli.ExitRefused, `terminal "pos/1" must be`},
 		"no time":       {cli.EnrollCommand(), []string{"0001", "pos-1", "--data", m.data, "--valid", "0s"}, cli.ExitRefused, "--valid 0s must be 1m to 168h"},
+		"keep what":     {cli.EnrollCommand(), []string{"0001", "pos-1", "--data", m.data, "--keep"}, cli.ExitRefused, "--keep needs --token-file"},
 		"too long":      {cli.EnrollCommand(), []string{"0001", "pos-1", "--data", m.data, "--valid", "200h"}, cli.ExitRefused, "one minute to seven days"},
 	} {
 		_, errs, code := run(t, c.cmd, c.args...)

@@ -32,25 +32,40 @@ type installation struct {
 	Config       string   `json:"config"`
 	Hosts        []string `json:"hosts"`
 	Operator     string   `json:"operator"`
-	Password     string   `json:"password"`
+	Password     string   `json:"password,omitempty"` // none: a certificate
 	Broker       string   `json:"broker"`
 	EnrolmentURL string   `json:"enrolmentUrl"`
 	Authority    string   `json:"authority"` // SHA-256 of its SubjectPublicKeyInfo
 }
 
+// blueprint is what to make.
+type blueprint struct {
+	folder      string
+	hosts       []string
+	operator    string
+	certificate bool // the operator has no password
+}
+
 func initCommand() *cobra.Command {
-	var hosts []string
-	var operator string
-	var asJSON bool
+	var p blueprint
+	var asJSON, keep bool
 	cmd := &cobra.Command{
 		Use:   "init FOLDER --host NAME",
 		Short: "Make a folder from which headquarters can serve: identity, first operator, configuration",
 		Long: "Make a private certificate authority, the certificate of the broker, the first signing key, a user with a\n" +
-			"random password that is shown once, and a configuration with TLS alone. An existing folder must be empty.",
+			"random password that is shown once, and a configuration with TLS alone. An existing folder must be empty;\n" +
+			"with --keep, one that init finished before is left as it is.",
 		Example: "  dispatcher init /srv/muster --host hq.example.com --host 192.0.2.10 --operator chen",
 		Args:    one("folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			made, err := install(args[0], hosts, operator, time.Now())
+			p.folder = args[0]
+			if keep && finished(p.folder) {
+				if !asJSON {
+					say(cmd.OutOrStdout(), "%s is kept as it is\n", p.folder)
+				}
+				return nil
+			}
+			made, err := p.install(time.Now())
 			if err != nil {
 				return err
 			}
@@ -62,42 +77,57 @@ func initCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&hosts, "host", nil, "name or address under which terminals reach headquarters (more than one: repeat it; the first is the one that is told)")
-	f.StringVar(&operator, "operator", "operator", "user name of the first operator")
+	f.StringSliceVar(&p.hosts, "host", nil, "name or address under which terminals reach headquarters (more than one: repeat it; the first is the one that is told)")
+	f.StringVar(&p.operator, "operator", "operator", "user name of the first operator")
+	f.BoolVar(&p.certificate, "certificate", false, "the operator logs in with a certificate (dispatcher certify) and has no password")
+	f.BoolVar(&keep, "keep", false, "do nothing when init has made the folder already")
 	f.BoolVar(&asJSON, "json", false, "print what was made as JSON")
 	_ = cmd.MarkFlagRequired("host") // it is one of ours
 	return cmd
 }
 
-// install makes the folder. The configuration is written last: a folder without
-// one was not finished and serves nobody.
-func install(folder string, hosts []string, operator string, now time.Time) (installation, error) {
-	if !protocol.ValidID(operator) {
-		return installation{}, fmt.Errorf("--operator %q must be 1 to 63 of A-Z a-z 0-9 . _ - and start with a letter or digit", operator)
+// madeLast is the file with which a folder is finished: without it, it serves
+// nobody.
+const madeLast = "dispatcher.yaml"
+
+func finished(folder string) bool {
+	_, err := os.Stat(filepath.Join(folder, madeLast))
+	return err == nil
+}
+
+// install makes the folder, the configuration last.
+func (p blueprint) install(now time.Time) (installation, error) {
+	if !protocol.ValidID(p.operator) {
+		return installation{}, fmt.Errorf("--operator %q must be 1 to 63 of A-Z a-z 0-9 . _ - and start with a letter or digit", p.operator)
 	}
-	if err := checkNew(folder); err != nil {
+	if err := checkNew(p.folder); err != nil {
 		return installation{}, err
 	}
-	place := filepath.Join(folder, "identity")
-	if err := identity.Create(place, reachable(hosts), now); err != nil {
+	place := filepath.Join(p.folder, "identity")
+	if err := identity.Create(place, reachable(p.hosts), now); err != nil {
 		return installation{}, err
 	}
 	id, err := identity.Open(place, now)
 	if err != nil {
 		return installation{}, err
 	}
-	made := installation{Folder: folder, Config: filepath.Join(folder, "dispatcher.yaml"), Hosts: hosts, Operator: operator, Password: rand.Text(),
-		Broker: "mqtts://" + net.JoinHostPort(hosts[0], brokerPort), EnrolmentURL: "https://" + net.JoinHostPort(hosts[0], enrolmentPort), Authority: id.AuthorityHash()}
-	hash, err := users.HashPassword([]byte(made.Password))
-	if err != nil {
-		return installation{}, err
+	made := installation{Folder: p.folder, Config: filepath.Join(p.folder, madeLast), Hosts: p.hosts, Operator: p.operator,
+		Broker: "mqtts://" + net.JoinHostPort(p.hosts[0], brokerPort), EnrolmentURL: "https://" + net.JoinHostPort(p.hosts[0], enrolmentPort), Authority: id.AuthorityHash()}
+	proof := "certificate: true"
+	if !p.certificate {
+		made.Password = rand.Text()
+		hash, err := users.HashPassword([]byte(made.Password))
+		if err != nil {
+			return installation{}, err
+		}
+		proof = fmt.Sprintf("password: %q", hash)
 	}
 	for _, f := range []struct{ name, text string }{
-		{"users.yaml", fmt.Sprintf(usersText, operator, hash)},
+		{"users.yaml", fmt.Sprintf(usersText, p.operator, proof)},
 		{"stores.csv", "store_id,name,time_zone,labels\n"},
-		{"dispatcher.yaml", fmt.Sprintf(configText, net.JoinHostPort("0.0.0.0", brokerPort), net.JoinHostPort("0.0.0.0", enrolmentPort), made.EnrolmentURL)},
+		{madeLast, fmt.Sprintf(configText, net.JoinHostPort("0.0.0.0", brokerPort), net.JoinHostPort("0.0.0.0", enrolmentPort), made.EnrolmentURL)},
 	} {
-		if err := trust.WritePrivate(filepath.Join(folder, f.name), []byte(f.text)); err != nil {
+		if err := trust.WritePrivate(filepath.Join(p.folder, f.name), []byte(f.text)); err != nil {
 			return installation{}, err
 		}
 	}
@@ -111,8 +141,10 @@ func checkNew(folder string) error {
 		return nil
 	case err != nil:
 		return fmt.Errorf("cannot look into %s: %w", folder, err)
+	case finished(folder):
+		return fmt.Errorf("%s is a headquarters already, and init overwrites nothing: name a new folder, or leave this one with --keep", folder)
 	case len(entries) > 0:
-		return fmt.Errorf("%s is not empty, it holds %s: init makes a new headquarters and overwrites nothing; name a new folder", folder, entries[0].Name())
+		return fmt.Errorf("%s is not empty, it holds %s: init makes a new headquarters and overwrites nothing; name a new folder, or remove this one if an init in it was cut off", folder, entries[0].Name())
 	}
 	return nil
 }
@@ -130,14 +162,15 @@ func reachable(hosts []string) []string {
 
 const usersText = `# Who may log in at the broker, and as what. Terminals do not stand here: they
 # log in with the certificates that they enrol for.
-# Roles: technician, operator, developer, approver, auditor. A password stands
+# Roles: technician, operator, developer, approver, auditor. Whose entry says
+# certificate: true logs in with what dispatcher certify makes. A password stands
 # here only as its argon2id hash: broker hash-password < file-with-the-password
 # A rotation of keys, and whatever else needs a second person, is approved by a
 # user with the role approver: add one.
 users:
   - name: "%s"
     role: operator
-    password: "%s"
+    %s
 `
 
 const configText = `# Headquarters, made by dispatcher init. Keys that do not stand here have their
@@ -170,12 +203,18 @@ enrolment:                          # where terminals get their certificates
 
 func showInstallation(w io.Writer, made installation) {
 	say(w, "made %s: identity, users.yaml, stores.csv, dispatcher.yaml\n\n", made.Folder)
-	say(w, "operator  %s\npassword  %s\n", made.Operator, made.Password)
-	say(w, "          (shown this once: only its hash is kept)\n\nnext:\n")
+	login := ""
+	if made.Password == "" {
+		say(w, "operator  %s\n          (logs in with a certificate: dispatcher certify %s --identity %s)\n\nnext:\n", made.Operator, made.Operator, filepath.Join(made.Folder, "identity"))
+		login = fmt.Sprintf(" --cert %s.crt --cert-key %s.key", made.Operator, made.Operator)
+	} else {
+		say(w, "operator  %s\npassword  %s\n", made.Operator, made.Password)
+		say(w, "          (shown this once: only its hash is kept)\n\nnext:\n")
+	}
 	say(w, "  1. write your stores into %s\n", filepath.Join(made.Folder, "stores.csv"))
 	say(w, "  2. dispatcher serve -c %s\n", made.Config)
 	say(w, "  3. dispatcher enroll STORE TERMINAL -c %s\n", made.Config)
-	say(w, "  4. dispatcher jobs --broker %s --ca-file %s --user %s\n", made.Broker, filepath.Join(made.Folder, "identity", identity.FileAuthority), made.Operator)
+	say(w, "  4. dispatcher jobs --broker %s --ca-file %s --user %s%s\n", made.Broker, filepath.Join(made.Folder, "identity", identity.FileAuthority), made.Operator, login)
 }
 
 // printJSON writes a value for programs to read.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -164,5 +165,60 @@ func TestInitRefusesWhatItCannotMakeAndLeavesNothing(t *testing.T) {
 	}
 	if _, errs, code := run(t, cli.InitCommand(), again, "--host", "hq"); code != cli.ExitRefused || !strings.Contains(errs, "overwrites nothing") {
 		t.Errorf("a second time: %d, %s", code, errs)
+	}
+}
+
+// TestInitKeepsWhatItFinished: a site that starts anew every day names the same
+// folder each time.
+func TestInitKeepsWhatItFinished(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "hq")
+	if _, errs, code := run(t, cli.InitCommand(), folder, "--host", "hq", "--keep"); code != 0 {
+		t.Fatal(errs)
+	}
+	before := contents(t, folder)
+	out, errs, code := run(t, cli.InitCommand(), folder, "--host", "hq", "--keep")
+	if after := contents(t, folder); code != 0 || out != folder+" is kept as it is\n" || !maps.Equal(before, after) {
+		t.Errorf("a second time: %d, %q, %q", code, out, errs)
+	}
+	if err := os.Remove(filepath.Join(folder, "dispatcher.yaml")); err != nil { // an init that was cut off
+		t.Fatal(err)
+	}
+	if _, errs, code := run(t, cli.InitCommand(), folder, "--host", "hq", "--keep"); code != cli.ExitRefused || !strings.Contains(errs, "is not empty, it holds identity") {
+		t.Errorf("half a folder: %d, %s", code, errs)
+	}
+}
+
+// contents is every file below a folder.
+func contents(t *testing.T, folder string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		files[path] = string(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func TestInitMakesAnOperatorWithoutAPassword(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "hq")
+	out, errs, code := run(t, cli.InitCommand(), folder, "--host", "hq", "--operator", "chen", "--certificate")
+	if code != 0 || strings.Contains(out, "password") || !strings.Contains(out, "dispatcher certify chen --identity "+filepath.Join(folder, "identity")) {
+		t.Fatalf("%d: %s%s", code, out, errs)
+	}
+	book, err := users.Load(loadMade(t, folder).Broker.UsersFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if entry := book.List(); len(entry) != 1 || entry[0].Name != "chen" || !entry[0].Certificate {
+		t.Errorf("got %+v", entry)
 	}
 }

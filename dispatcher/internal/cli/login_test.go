@@ -2,10 +2,6 @@ package cli_test
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -16,7 +12,6 @@ import (
 	"muster/broker/server"
 	"muster/dispatcher/internal/cli"
 	"muster/dispatcher/internal/identity"
-	"muster/internal/trust"
 )
 
 // TestACertificateLogsIn goes to a real broker that believes headquarters'
@@ -26,10 +21,6 @@ func TestACertificateLogsIn(t *testing.T) {
 	dir := t.TempDir()
 	folder, usersFile := filepath.Join(dir, "identity"), filepath.Join(dir, "users.yaml")
 	if err := identity.Create(folder, []string{"127.0.0.1"}, time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	id, err := identity.Open(folder, time.Now())
-	if err != nil {
 		t.Fatal(err)
 	}
 	text := "users:\n  - {name: wang, role: operator, certificate: true}\nterminals: []\n"
@@ -50,8 +41,8 @@ func TestACertificateLogsIn(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = broker.Stop(context.WithoutCancel(t.Context())) })
 
-	cert, key := userCertificate(t, id, dir, "wang")
-	other, otherKey := userCertificate(t, id, dir, "li")
+	cert, key := userCertificate(t, folder, dir, "wang")
+	other, otherKey := userCertificate(t, folder, dir, "li")
 	for name, c := range map[string]struct {
 		args []string
 		code int
@@ -70,31 +61,10 @@ func TestACertificateLogsIn(t *testing.T) {
 }
 
 // userCertificate makes a key and the user's certificate for it, in files.
-func userCertificate(t *testing.T, id *identity.Identity, dir, name string) (cert, key string) {
+func userCertificate(t *testing.T, folder, dir, name string) (cert, key string) {
 	t.Helper()
-	_, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
+	if _, errs, code := run(t, cli.CertifyCommand(), name, "--identity", folder, "--out", dir); code != 0 {
+		t.Fatal(errs)
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
-	issued, _, err := id.Issue(request, trust.Holder{User: name}, 0, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := trust.EncodeKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, key = filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
-	if err := os.WriteFile(cert, issued, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := trust.WritePrivate(key, text); err != nil {
-		t.Fatal(err)
-	}
-	return cert, key
+	return filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
 }
