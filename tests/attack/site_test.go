@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/eclipse/paho.golang/paho"
@@ -123,28 +124,36 @@ columns:
 // that are held to the store A.
 func (s *site) users() string {
 	s.t.Helper()
+	known, err := hashes()
+	if err != nil {
+		s.t.Fatal(err)
+	}
 	var text strings.Builder
 	text.WriteString("users:\n")
-	for name, password := range passwords() {
+	for name, hash := range known {
 		scope := ""
 		if roleOf(name) == "technician" {
 			scope = `, jobs: [probe], stores: ["A"]`
 		}
-		fmt.Fprintf(&text, "  - {name: %s, role: %s, password: %q%s}\n", name, roleOf(name), s.hash(password), scope)
+		fmt.Fprintf(&text, "  - {name: %s, role: %s, password: %q%s}\n", name, roleOf(name), hash, scope)
 	}
 	return text.String()
 }
 
-func (s *site) hash(password string) string {
-	s.t.Helper()
-	cmd := exec.CommandContext(s.t.Context(), filepath.Join(bin, "broker"), "hash-password")
-	cmd.Stdin = strings.NewReader(password + "\n")
-	out, err := cmd.Output()
-	if err != nil {
-		s.t.Fatalf("hash-password: %v", err)
+// hashes are what hash-password makes of the passwords, once for all sites.
+var hashes = sync.OnceValues(func() (map[string]string, error) {
+	made := map[string]string{}
+	for name, password := range passwords() {
+		cmd := exec.CommandContext(context.Background(), filepath.Join(bin, "broker"), "hash-password")
+		cmd.Stdin = strings.NewReader(password + "\n")
+		out, err := cmd.Output()
+		if err != nil {
+			return nil, fmt.Errorf("hash-password: %w", err)
+		}
+		made[name] = strings.TrimSpace(string(out))
 	}
-	return strings.TrimSpace(string(out))
-}
+	return made, nil
+})
 
 func (s *site) serve() {
 	s.t.Helper()
