@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/ed25519"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -114,4 +116,69 @@ func enrollAs(t *testing.T, bin string, door *hqtest.Enrolment, config string) {
 	if out, code := run("check-config", "-config", config); code != 0 || !strings.Contains(out, "the certificate lasts until ") {
 		t.Errorf("check-config: code %d: %s", code, out)
 	}
+}
+
+// TestAnAgentEnrolsByItself: the program waits for its token, is told to stop
+// meanwhile, ends when the token will never do, and goes on with one that does.
+func TestAnAgentEnrolsByItself(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("there is no SIGTERM")
+	}
+	folder := t.TempDir()
+	authority := hqtest.New(t)
+	door := authority.Enrol(authority.Server(time.Now().Add(-time.Hour), time.Now().Add(time.Hour)))
+	path, token := filepath.Join(folder, "agent.yaml"), filepath.Join(folder, "token")
+	config := fmt.Sprintf("store: \"007\"\nidentity: {folder: identity, headquarters: %q, token_file: token}\nbroker: {url: \"mqtts://127.0.0.1:1\"}\nwork_folder: data\n", door.URL)
+	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bin := build(t)
+	out, err := exec.Command(bin, "check-config", "-config", path).CombinedOutput()
+	if want := "no identity yet: the agent enrols by itself at " + door.URL + " with the token in " + token; err != nil || !strings.Contains(string(out), want) {
+		t.Errorf("check-config: %s, %v", out, err)
+	}
+	for _, c := range []struct {
+		token, await string
+		code         int
+	}{
+		{"", "waits for the token of its enrolment", 0},
+		{"mt1." + strings.Repeat("A", 43) + door.Token(trust.Holder{})[47:], "headquarters refused (403 Forbidden): NOT_ALLOWED: the token is unknown", 1},
+		{door.Token(trust.Holder{Store: "007", Terminal: "pos-1"}), "edge agent starts", 0},
+		{"spent", "edge agent starts", 0},
+	} {
+		if c.token != "" {
+			if err := os.WriteFile(token, []byte(c.token), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		said, code := runUntil(t, exec.Command(bin, "-config", path), c.await)
+		if code != c.code || !strings.Contains(said, c.await) {
+			t.Errorf("token %q: code %d: %s; want %d, %s", c.token, code, said, c.code, c.await)
+		}
+	}
+}
+
+// runUntil runs a program until it says text, then tells it to stop, and returns
+// what it said and its exit code.
+func runUntil(t *testing.T, cmd *exec.Cmd, text string) (string, int) {
+	t.Helper()
+	pipe, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stuck := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	defer stuck.Stop()
+	var said strings.Builder
+	for lines := bufio.NewScanner(pipe); lines.Scan(); {
+		said.WriteString(lines.Text() + "\n")
+		if strings.Contains(lines.Text(), text) {
+			_ = cmd.Process.Signal(syscall.SIGTERM) // it may be ending by itself
+		}
+	}
+	_ = cmd.Wait() // the code says it
+	return said.String(), cmd.ProcessState.ExitCode()
 }

@@ -105,16 +105,38 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // check tells what stands in the configuration, and until when the certificate
 // lasts.
 func check(cfg *config.Config, stdout io.Writer) error {
-	id, err := openIdentity(cfg)
-	if err != nil {
-		return err
+	var id *identity.Identity
+	waits := enrolsItself(cfg)
+	if !waits {
+		var err error
+		if id, err = openIdentity(cfg); err != nil {
+			return err
+		}
 	}
 	fmt.Fprintf(stdout, "configuration is valid: terminal %s of store %s, broker %s\n", cfg.Terminal, cfg.Store, cfg.Broker.URL)
-	if id != nil {
+	switch {
+	case waits:
+		fmt.Fprintf(stdout, "no identity yet: the agent enrols by itself at %s with the token in %s\n", cfg.Identity.Headquarters, cfg.Identity.TokenFile)
+	case id != nil:
 		fmt.Fprintf(stdout, "identity is valid: the certificate lasts until %s and is renewed by itself at %s\n",
 			id.Certificate().Leaf.NotAfter.Format(time.RFC3339), id.EnrolmentURL())
 	}
 	return nil
+}
+
+// enrolsItself says whether the identity is still to come.
+func enrolsItself(cfg *config.Config) bool {
+	return cfg.Identity.TokenFile != "" && !identity.Finished(cfg.Identity.Folder)
+}
+
+// awaitIdentity is openIdentity, after the enrolment that the configuration may
+// ask for.
+func awaitIdentity(ctx context.Context, cfg *config.Config, log *slog.Logger) (*identity.Identity, error) {
+	if !enrolsItself(cfg) {
+		return openIdentity(cfg)
+	}
+	return enrol.Await(ctx, enrol.Request{URL: cfg.Identity.Headquarters, Folder: cfg.Identity.Folder,
+		Store: cfg.Store, Terminal: cfg.Terminal}, cfg.Identity.TokenFile, log)
 }
 
 // openIdentity returns nil when identity is off.
@@ -136,15 +158,18 @@ func logAndServe(ctx context.Context, cfg *config.Config, stderr io.Writer) erro
 // serve wires the parts, works until ctx ends, and stops them in reverse.
 func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) {
 	log = log.With("store_id", cfg.Store, "terminal_id", cfg.Terminal)
-	id, err := openIdentity(cfg)
-	if err != nil {
-		return err
-	}
 	lock, err := journal.Acquire(cfg.WorkFolder, time.Now())
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
+	id, err := awaitIdentity(ctx, cfg, log)
+	if errors.Is(err, context.Canceled) {
+		return nil // it was told to stop
+	}
+	if err != nil {
+		return err
+	}
 	book, err := journal.Open(cfg.WorkFolder, time.Now, log)
 	if err != nil {
 		return err

@@ -9,14 +9,15 @@ import (
 	"os"
 	"strings"
 
+	"muster/edge-agent/internal/enrol"
 	"muster/edge-agent/internal/link"
 	"muster/internal/settings"
 )
 
 // checkIdentity keeps what is signed off open lines: others could read along.
 func (c *Config) checkIdentity(file *settings.File) error {
-	if c.Identity.Folder == "" {
-		return nil
+	if err := c.checkEnrolment(file); err != nil || c.Identity.Folder == "" {
+		return err
 	}
 	const instead = "must be empty with identity.folder: the certificate says who the terminal is"
 	broker, err := c.BrokerURL()
@@ -29,6 +30,25 @@ func (c *Config) checkIdentity(file *settings.File) error {
 		return file.Errorf("$.broker.password_file", instead)
 	case broker.Scheme != "mqtts" && broker.Scheme != "wss" && !isLoopback(broker.Hostname()):
 		return file.Errorf("$.broker.url", "must begin with mqtts:// or wss:// with identity.folder, unless the broker is on this machine, not %q", c.Broker.URL)
+	}
+	return nil
+}
+
+// checkEnrolment is about a terminal that enrols by itself.
+func (c *Config) checkEnrolment(file *settings.File) error {
+	id := c.Identity
+	switch {
+	case id.Headquarters == "" && id.TokenFile == "":
+		return nil
+	case id.TokenFile == "":
+		return file.Errorf("$.identity.headquarters", "needs identity.token_file: the file with the token of dispatcher enroll")
+	case id.Headquarters == "":
+		return file.Errorf("$.identity.token_file", "needs identity.headquarters: where to enrol, such as https://hq.example:8443")
+	case id.Folder == "":
+		return file.Errorf("$.identity.token_file", "needs identity.folder: where to put what the enrolment brings")
+	}
+	if _, err := enrol.ParseURL(id.Headquarters); err != nil {
+		return file.Errorf("$.identity.headquarters", "%v", err)
 	}
 	return nil
 }

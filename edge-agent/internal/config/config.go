@@ -34,6 +34,10 @@ type Config struct {
 // Identity is how the terminal proves who it is and knows headquarters.
 type Identity struct {
 	Folder string `yaml:"folder"` // of the enrolment; "" means identity off
+	// Headquarters and TokenFile are for a terminal that enrols by itself when
+	// the folder holds no identity yet.
+	Headquarters string `yaml:"headquarters"` // https, of headquarters' enrolment
+	TokenFile    string `yaml:"token_file"`   // of dispatcher enroll; may come later
 }
 
 // Broker is how to reach headquarters.
@@ -110,7 +114,7 @@ func Load(path string, over Overrides) (*Config, error) {
 
 // resolve makes paths absolute to the folder of the file that names them.
 func (c *Config) resolve(path string) {
-	for _, p := range []*string{&c.WorkFolder, &c.Identity.Folder, &c.Broker.PasswordFile, &c.Broker.CAFile} {
+	for _, p := range []*string{&c.WorkFolder, &c.Identity.Folder, &c.Identity.TokenFile, &c.Broker.PasswordFile, &c.Broker.CAFile} {
 		*p = settings.Resolve(path, *p)
 	}
 	for i := range c.Executors {

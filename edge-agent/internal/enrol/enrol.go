@@ -47,7 +47,7 @@ func Enrol(ctx context.Context, r Request) (*identity.Identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot enrol: %w", err)
 	}
-	base, err := parseURL(r.URL)
+	base, err := ParseURL(r.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,8 @@ func forget(folder string, err error) error {
 	return identity.DropEnrolmentKey(folder)
 }
 
-func parseURL(text string) (*url.URL, error) {
+// ParseURL reads an address of headquarters' enrolment.
+func ParseURL(text string) (*url.URL, error) {
 	base, err := url.Parse(text)
 	if err != nil || base.Scheme != "https" || base.Hostname() == "" || base.User != nil {
 		return nil, fmt.Errorf("cannot enrol at %q: headquarters' address must be a URL such as https://hq.example:8443", text)
@@ -99,7 +100,7 @@ func parseURL(text string) (*url.URL, error) {
 // Renew gets a new certificate for a new key and takes both into use, and the
 // list of headquarters' keys that comes with it.
 func Renew(ctx context.Context, id *identity.Identity) error {
-	base, err := parseURL(id.EnrolmentURL())
+	base, err := ParseURL(id.EnrolmentURL())
 	if err != nil {
 		return err
 	}

@@ -100,10 +100,13 @@ func post(ctx context.Context, config *tls.Config, to *url.URL, q question, key 
 	return readAnswer(response)
 }
 
+// errCutOff says that the line broke within an answer.
+var errCutOff = errors.New("cannot read headquarters' answer")
+
 func readAnswer(response *http.Response) (answer, error) {
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	if err != nil {
-		return answer{}, fmt.Errorf("cannot read headquarters' answer: %w; ask again", err)
+		return answer{}, fmt.Errorf("%w: %w; ask again", errCutOff, err)
 	}
 	if response.StatusCode != http.StatusOK {
 		refusal := Refusal{Status: response.StatusCode}

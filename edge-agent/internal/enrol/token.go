@@ -50,6 +50,9 @@ func pinned(host string, pin [sha256.Size]byte, now func() time.Time) *tls.Confi
 	}
 }
 
+// errOtherAuthority says that somebody else answered than who made the token.
+var errOtherAuthority = errors.New("this is not the headquarters that made the token: its authority is another one; check the address, or ask for a new token")
+
 func checkChain(chain []*x509.Certificate, host string, pin [sha256.Size]byte, now time.Time) error {
 	if len(chain) == 0 {
 		return errors.New("headquarters showed no certificate")
@@ -65,7 +68,7 @@ func checkChain(chain []*x509.Certificate, host string, pin [sha256.Size]byte, n
 		others.AddCert(cert)
 	}
 	if !found {
-		return errors.New("this is not the headquarters that made the token: its authority is another one; check the address, or ask for a new token")
+		return errOtherAuthority
 	}
 	_, err := chain[0].Verify(x509.VerifyOptions{DNSName: host, Roots: roots, Intermediates: others, CurrentTime: now})
 	var invalid x509.CertificateInvalidError
