@@ -62,6 +62,9 @@ type MQTT struct {
 // and nothing demanded: for one machine.
 type Identity struct {
 	Folder string `yaml:"folder"` // made by dispatcher init
+	// BrokerFolder gets copies of what a broker of headquarters' own needs that
+	// runs apart, so that it never sees the authority's key. "": none.
+	BrokerFolder string `yaml:"broker_folder"`
 }
 
 // Enrolment is where terminals get their certificates, over HTTPS. An empty
@@ -119,7 +122,7 @@ func Load(path string) (Config, error) {
 			return Config{}, err
 		}
 		own := []*string{&cfg.DataFolder, &cfg.ReportsFolder, &cfg.StoresFile, &cfg.JobsFolder,
-			&cfg.MQTT.PasswordFile, &cfg.MQTT.CAFile, &cfg.MQTT.CertFile, &cfg.MQTT.KeyFile, &cfg.MQTT.UsersFile, &cfg.Identity.Folder}
+			&cfg.MQTT.PasswordFile, &cfg.MQTT.CAFile, &cfg.MQTT.CertFile, &cfg.MQTT.KeyFile, &cfg.MQTT.UsersFile, &cfg.Identity.Folder, &cfg.Identity.BrokerFolder}
 		for _, p := range append(own, cfg.Broker.Files()...) {
 			*p = settings.Resolve(path, *p)
 		}

@@ -45,6 +45,8 @@ func TestLoadRefusesWithFileLineAndKey(t *testing.T) {
 		"key":             {"transport: mqtt\nmqtt:\n  url: mqtts://hq\n  key_file: a\n", "4: mqtt.key_file: needs its certificate beside it"},
 		"plain":           {"transport: mqtt\nmqtt:\n  url: mqtt://hq\n  cert_file: a\n  key_file: b\n", `4: mqtt.cert_file: needs TLS: mqtt.url must begin with mqtts:// or wss://, not "mqtt://hq"`},
 		"no key":          {"transport: mqtt\nmqtt:\n  url: mqtts://hq\n  cert_file: a\n  key_file: b\n", "4: mqtt.cert_file: cannot look at "},
+		"nothing to copy": {"identity:\n  broker_folder: b\n", "2: identity.broker_folder: needs identity.folder"},
+		"same folder":     {"identity:\n  folder: a\n  broker_folder: ./a\n", "3: identity.broker_folder: must be another folder"},
 		"cap":             {"admission: {max_running: 0}\n", "1: admission.max_running: 0 is out of range"},
 		"fraction":        {"admission: {max_running: 1.5}\n", "1: admission.max_running: must be a whole number"},
 		"rate":            {"admission: {grants_per_second: -1}\n", "1: admission.grants_per_second: -1 is out of range"},

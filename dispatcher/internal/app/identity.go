@@ -42,6 +42,9 @@ func (hq *headquarters) startTrust(ctx context.Context, cleanup *stack) error {
 	if hq.identity == nil {
 		hq.log.Warn("nothing is signed: identity.folder is empty, which is for trying things out on one machine")
 	}
+	if err := hq.startSharing(ctx, cleanup); err != nil {
+		return err
+	}
 	if err := hq.auditor.Start(ctx); err != nil {
 		return err
 	}

@@ -41,6 +41,12 @@ func (c *Config) useIdentity() {
 }
 
 func (c Config) checkTrust(file *settings.File) error {
+	if c.Identity.BrokerFolder != "" && c.Identity.Folder == "" {
+		return file.Errorf("$.identity.broker_folder", "needs identity.folder: there is nothing to copy without it")
+	}
+	if c.Identity.BrokerFolder != "" && filepath.Clean(c.Identity.BrokerFolder) == filepath.Clean(c.Identity.Folder) {
+		return file.Errorf("$.identity.broker_folder", "must be another folder than identity.folder, which holds the authority's key")
+	}
 	if address := c.Enrolment.Address; address != "" {
 		if _, _, err := net.SplitHostPort(address); err != nil {
 			return file.Errorf("$.enrolment.address", "%q is not host:port", address)

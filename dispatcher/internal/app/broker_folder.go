@@ -1,0 +1,68 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"muster/internal/trust"
+)
+
+// shareEvery is how soon a broker that runs apart can see what changed: within
+// the seconds in which a revoked terminal must be gone.
+const shareEvery = time.Second
+
+// startSharing keeps identity.broker_folder as the identity folder is. What the
+// broker needs is there when it returns.
+func (hq *headquarters) startSharing(ctx context.Context, cleanup *stack) error {
+	id := hq.cfg.Identity
+	if id.BrokerFolder == "" {
+		return nil
+	}
+	if err := share(id.Folder, id.BrokerFolder); err != nil {
+		return err
+	}
+	sharing, stop := context.WithCancel(ctx)
+	var shared sync.WaitGroup
+	shared.Go(func() {
+		tick := time.NewTicker(shareEvery)
+		defer tick.Stop()
+		failing := false
+		for {
+			select {
+			case <-sharing.Done():
+				return
+			case <-tick.C:
+				err := share(id.Folder, id.BrokerFolder)
+				if err != nil && !failing { // once for each trouble
+					hq.log.Error("cannot give the broker its files", "error", err)
+				}
+				failing = err != nil
+			}
+		}
+	})
+	cleanup.push(func() error { stop(); shared.Wait(); return nil })
+	return nil
+}
+
+// share copies what differs.
+func share(from, to string) error {
+	for _, name := range []string{authorityFile, brokerKeyFile, brokerCertFile, revocationsFile} {
+		want, err := os.ReadFile(filepath.Join(from, name))
+		if err != nil {
+			return fmt.Errorf("cannot copy for the broker: %w", err)
+		}
+		has, err := os.ReadFile(filepath.Join(to, name))
+		if err == nil && bytes.Equal(has, want) {
+			continue
+		}
+		if err := trust.WritePrivate(filepath.Join(to, name), want); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+package app_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"muster/dispatcher/internal/app"
+	"muster/dispatcher/internal/identity"
+	"muster/internal/trust"
+)
+
+// TestABrokerApartHasWhatItNeedsAndNoMore: certificates and revocations, as they
+// change, and none of the keys that speak for headquarters.
+func TestABrokerApartHasWhatItNeedsAndNoMore(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	from, to := filepath.Join(dir, "identity"), filepath.Join(dir, "broker")
+	if err := identity.Create(from, []string{"127.0.0.1"}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	setup(t, app.TransportMQTT, []string{"A"}, func(cfg *app.Config) {
+		cfg.Identity.Folder, cfg.Identity.BrokerFolder = from, to
+	})
+	same := func(name string) bool {
+		want, err := os.ReadFile(filepath.Join(from, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		has, err := os.ReadFile(filepath.Join(to, name))
+		return err == nil && bytes.Equal(has, want)
+	}
+	names := []string{"ca.crt", "broker.crt", "broker.key", "crl.pem"}
+	for _, name := range names {
+		if !same(name) {
+			t.Errorf("%s is not there at the start", name)
+		}
+	}
+	if entries, err := os.ReadDir(to); err != nil || len(entries) != len(names) {
+		t.Errorf("the broker sees %v, %v", entries, err)
+	}
+	if err := trust.CheckPrivate(filepath.Join(to, "broker.key")); err != nil {
+		t.Error(err)
+	}
+	id, err := identity.Open(from, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := id.WriteCRL([]identity.Revoked{{Serial: "1f", At: time.Now()}}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience); !same("crl.pem"); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the broker is not told of a revocation")
+		}
+	}
+}
