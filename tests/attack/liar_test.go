@@ -201,6 +201,47 @@ func TestS10ReplayedOffersAndGrantsStartNothing(t *testing.T) {
 	}
 }
 
+// TestS12AndS41ABrokerSpeaksForNoTerminal: what it says in a terminal's name,
+// unsigned or with another terminal's key, answers nothing and moves nobody.
+func TestS12AndS41ABrokerSpeaksForNoTerminal(t *testing.T) {
+	t.Parallel()
+	l := newLiar(t, "A", "B")
+	other := l.steal("B", "pos1", l.enrol("B", "pos1"))
+	gate := l.path("gate")
+	l.write("wait.sh", "while [ ! -e "+gate+" ]; do sleep 0.05; done\n")
+	l.answers("A", "pos1", `{"marker":"true answer"}`)
+	_, markers := l.agent("A", l.enrol("A", "pos1"))
+	script := string(l.read("A.pos1.sh"))
+	l.write("A.pos1.sh", script+"sh "+l.path("wait.sh")+"\n")
+	reply := l.tap.ask("operator", "run", `{"job":"probe","stores":["A"],"requestId":"first"}`)
+	programs.Eventually(t, "the execution", func() bool { return len(lines(t, markers)) == 1 })
+	task, _, _ := strings.Cut(lines(t, markers)[0], "/")
+
+	const answer = `{"marker":"forged"}`
+	forged := map[string]string{
+		"result":   fmt.Sprintf(`"taskId":%q,"attempt":1,"outcome":"succeeded","result":%s,"startedAt":1,"finishedAt":2,"durationMs":1,"executed":true,"sha256":%q`, task, answer, digest(answer)),
+		"presence": `"online":false,"since":"2099-01-01T00:00:00.000Z","sessionId":"zzzz"`,
+		"hello":    `"agentVersion":"forged","protocols":[1],"jobs":[],"open":[],"clockMs":1`,
+	}
+	for kind, fields := range forged {
+		topic := "muster/v1/stores/A/terminals/pos1/" + kind
+		payload := fmt.Sprintf(`{"id":"01ARZ3NDEKTSV4RRFFQ69G5FAV","at":"2026-09-17T12:00:00.000Z","seq":%d,%s}`, nextSeq(), fields)
+		l.say(topic, []byte(payload), nil, false)
+		if _, err := l.tap.publish(message{topic: topic, payload: payload, signature: other.signer.Sign(topic, []byte(payload))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.hq.AwaitOutput("forged_message")
+	status := l.tap.ask("operator", "status", fmt.Sprintf(`{"runId":%q}`, reply.RunID))
+	if status.State == nil || status.State.Online != 1 || status.State.Tasks["RUNNING"] != 1 {
+		t.Errorf("headquarters believes it: %+v", status.State)
+	}
+	l.write("gate", "")
+	if row := l.report(reply.RunID, 1).Stores[0]; row.Outcome != "succeeded" || strings.Contains(mustJSON(t, row), "forged") {
+		t.Errorf("row %s", mustJSON(t, row))
+	}
+}
+
 func TestS42OnlyHeadquartersKeysGiveOrders(t *testing.T) {
 	t.Parallel()
 	l := newLiar(t, "A", "B")

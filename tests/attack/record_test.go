@@ -101,6 +101,19 @@ func TestS36NobodyApprovesTheirOwnAndNothingElseThanWasAsked(t *testing.T) {
 		t.Errorf("approved twice: %+v", again)
 	}
 
+	// Nor does somebody who became an approver since they asked.
+	asked = s.ask("operator", "run", `{"job":"guarded","stores":["A"],"requestId":"promoted"}`)
+	before := string(s.read("users.yaml"))
+	s.hq.Terminate()
+	s.write("users.yaml", strings.Replace(before, "{name: operator, role: operator,", "{name: operator, role: approver,", 1))
+	s.serve()
+	if reply := s.ask("operator", "approve", decision(asked)); reply.OK || reply.Code != protocol.CodeNotAllowed {
+		t.Errorf("approved their own after a change of role: %+v", reply)
+	}
+	s.hq.Terminate()
+	s.write("users.yaml", before)
+	s.serve()
+
 	// What changes after it was asked voids it.
 	for n, change := range []func(){
 		func() {
