@@ -20,6 +20,9 @@ COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 # A volume takes its owner from the folder that it covers.
 COPY --from=build --chown=10001:10001 /empty /var/lib/muster
 COPY --from=build --chown=10001:10001 /empty /var/lib/muster-reports
+COPY --from=build --chown=10001:10001 /empty /var/lib/muster-people
+COPY --from=build --chown=10001:10001 /empty /var/lib/muster-broker
+COPY --from=build --chown=10001:10001 /empty /var/lib/muster-token
 USER 10001:10001
-EXPOSE 1883 8883
+EXPOSE 1883 8443 8883
 CMD ["/dispatcher", "serve"]

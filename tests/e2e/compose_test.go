@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,10 +25,18 @@ type composed struct {
 }
 
 type service struct {
-	Profiles []string `yaml:"profiles"`
-	Command  []string `yaml:"command"`
-	User     string   `yaml:"user"`
-	Configs  []struct {
+	Profiles    []string          `yaml:"profiles"`
+	Command     []string          `yaml:"command"`
+	User        string            `yaml:"user"`
+	Restart     string            `yaml:"restart"`
+	Environment map[string]string `yaml:"environment"`
+	NetworkMode string            `yaml:"network_mode"`
+	Volumes     []string          `yaml:"volumes"` // name:/target[:ro]
+	Ports       []string          `yaml:"ports"`
+	DependsOn   map[string]struct {
+		Condition string `yaml:"condition"`
+	} `yaml:"depends_on"`
+	Configs []struct {
 		Source string `yaml:"source"`
 		Target string `yaml:"target"`
 	} `yaml:"configs"`
@@ -36,115 +45,232 @@ type service struct {
 	} `yaml:"healthcheck"`
 }
 
-// TestComposeFileDescribesASiteThatWorks starts, for each profile, every
-// service with its own command and configuration, as processes whose root is a
-// folder: all become healthy, and a technician of the users file gets a report.
-func TestComposeFileDescribesASiteThatWorks(t *testing.T) {
-	t.Parallel()
+// once says whether the service makes something and ends.
+func (s service) once() bool { return s.Restart == "no" }
+
+func readComposed(t *testing.T) (composed, string) {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docker-compose.yml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var file composed
-	if err := yaml.Unmarshal(text, &file); err != nil {
+	// A key beside a merge takes the place of the merged one, as in Compose.
+	if err := yaml.UnmarshalWithOptions(text, &file, yaml.AllowDuplicateMapKey()); err != nil {
 		t.Fatal(err)
 	}
-	for _, profile := range []string{"embedded", "split"} {
+	return file, string(text)
+}
+
+// TestComposeFileDescribesASiteThatWorks starts, for each profile, every
+// service with its own command and configuration, as processes whose root is a
+// folder: from nothing, all become healthy, the terminals enrol by themselves,
+// an operator gets a report, and a second start keeps what the first one made.
+func TestComposeFileDescribesASiteThatWorks(t *testing.T) {
+	t.Parallel()
+	file, _ := readComposed(t)
+	for profile, hq := range map[string]string{"embedded": "dispatcher", "split": "dispatcher-split"} {
 		t.Run(profile, func(t *testing.T) {
 			t.Parallel()
 			s := &site{t: t, dir: t.TempDir(), addr: programs.FreeAddr(t)}
-			c := composition{s, file}
+			c := composition{site: s, file: file, door: programs.FreeAddr(t), started: map[string]*programs.Process{}}
 			var names []string
 			for name, one := range file.Services {
-				if one.User == "" || strings.HasPrefix(one.User, "0") || strings.HasPrefix(one.User, "root") {
-					t.Errorf("service %s runs as %q", name, one.User)
-				}
 				if len(one.Profiles) == 0 || slices.Contains(one.Profiles, profile) {
 					names = append(names, name)
 				}
 			}
-			slices.SortFunc(names, func(a, b string) int { return strings.Compare(rank(a)+a, rank(b)+b) })
+			slices.Sort(names) // the agents first: they wait
 			for _, name := range names {
-				c.start(name)
+				c.up(name)
 			}
 			for _, name := range names {
-				programs.Eventually(t, "the health of "+name, func() bool { return c.healthy(name) })
+				if !file.Services[name].once() {
+					programs.Eventually(t, "the health of "+name, func() bool { return c.healthy(name) })
+				}
 			}
-			t.Logf("healthy: %v", names)
-			cmd := c.command("", []string{"/dispatcher", "run", "collect_log", "--stores", "SH_0312,BJ_0001", "--input", "date=2026-09-17", "--wait", "--user", "alice"})
-			cmd.Env = append(cmd.Env, "MUSTER_PASSWORD=alice-change-me")
+			cmd := c.command(hq, []string{"/dispatcher", "run", "collect_log", "--stores", "SH_0312,BJ_0001", "--input", "date=2026-09-17", "--wait"})
 			if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "verdict complete") {
 				t.Errorf("%s, %v", out, err)
 			}
 			c.noSecret()
+			c.startAgain(names)
 		})
 	}
 }
 
-// rank orders the services as they wait for each other.
-func rank(name string) string {
-	for i, prefix := range []string{"broker", "dispatcher", ""} {
-		if strings.HasPrefix(name, prefix) {
-			return string(rune('0' + i))
+// TestComposeFileHoldsNoPasswordAndNothingOpen: nothing that everybody knows
+// opens anything, and without changing the file nobody else can reach it.
+func TestComposeFileHoldsNoPasswordAndNothingOpen(t *testing.T) {
+	t.Parallel()
+	file, text := readComposed(t)
+	image, err := os.ReadFile(filepath.Join("..", "..", "Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, words := range []string{"argon2", "change-me", "1883", "allow_plaintext", "anonymous: true", "mqtt://", "http://", "PASSWORD"} {
+		if strings.Contains(text, words) {
+			t.Errorf("the file says %s", words)
 		}
 	}
-	return ""
+	for name, config := range file.Configs {
+		if name != "sample-configuration" && strings.Contains(config.Content, "password") { // nor password_file
+			t.Errorf("configuration %s holds a password", name)
+		}
+	}
+	var users struct {
+		Users []struct {
+			Name        string `yaml:"name"`
+			Certificate bool   `yaml:"certificate"`
+		} `yaml:"users"`
+	}
+	if err := yaml.Unmarshal([]byte(file.Configs["users"].Content), &users); err != nil || len(users.Users) < 3 {
+		t.Errorf("users %+v, %v", users, err)
+	}
+	for _, user := range users.Users {
+		if !user.Certificate {
+			t.Errorf("%s logs in without a certificate", user.Name)
+		}
+	}
+	for name, one := range file.Services {
+		if one.User == "" || strings.HasPrefix(one.User, "0") || strings.HasPrefix(one.User, "root") {
+			t.Errorf("service %s runs as %q", name, one.User)
+		}
+		for _, port := range one.Ports {
+			if !strings.HasPrefix(port, "127.0.0.1:") {
+				t.Errorf("service %s opens %s to everybody", name, port)
+			}
+		}
+		for _, volume := range one.Volumes {
+			if _, target, _ := mounted(volume); !strings.Contains(string(image), "/empty "+target+"\n") {
+				t.Errorf("service %s: the image has no folder %s whose owner the volume could take", name, target)
+			}
+		}
+		if slices.Contains(one.Command, "enroll") { // the admin line is on its loopback
+			if _, waits := one.DependsOn[strings.TrimPrefix(one.NetworkMode, "service:")]; !waits {
+				t.Errorf("service %s has the network %q", name, one.NetworkMode)
+			}
+		}
+		if name == "broker" && strings.Contains(strings.Join(one.Volumes, " "), "data:") {
+			t.Error("the broker sees headquarters' keys")
+		}
+	}
 }
 
+// composition is one profile of the file, run on this machine.
 type composition struct {
 	*site
-	file composed
+	file    composed
+	door    string // address of the enrolment
+	started map[string]*programs.Process
 }
 
-// localise turns what stands in the file into what fits this machine.
+// mounted parts name:/target[:ro].
+func mounted(volume string) (name, target string, readOnly bool) {
+	name, target, _ = strings.Cut(volume, ":")
+	target, _, readOnly = strings.Cut(target, ":")
+	return name, target, readOnly
+}
+
+// localise turns what stands in the file into what fits this machine: addresses,
+// and for a service the folders that it mounts.
 func (c composition) localise(name, text string) string {
-	root := filepath.Join(c.dir, name)
-	text = strings.ReplaceAll(text, "$$", "$")
-	for _, pair := range [][2]string{{"0.0.0.0:1883", c.addr}, {"//mqtt:1883", "//" + c.addr}, {"/var/lib/", root + "/var/lib/"}, {"/pos/", root + "/pos/"}} {
-		text = strings.ReplaceAll(text, pair[0], pair[1])
+	c.t.Helper()
+	root := filepath.Join(c.dir, "root", name)
+	pairs := []string{"0.0.0.0:8883", c.addr, "//mqtt:8883", "//" + c.addr, "0.0.0.0:8443", c.door, "//hq:8443", "//" + c.door,
+		"/pos/", root + "/pos/", "/etc/muster/", root + "/etc/muster/"}
+	volumes := slices.Clone(c.file.Services[name].Volumes)
+	slices.SortFunc(volumes, func(a, b string) int { return len(b) - len(a) }) // /var/lib/muster begins all of them
+	for _, volume := range volumes {
+		from, target, _ := mounted(volume)
+		pairs = append(pairs, target+"/", c.volume(from)+"/")
+	}
+	for _, volume := range volumes {
+		from, target, _ := mounted(volume)
+		pairs = append(pairs, target, c.volume(from))
+	}
+	text = strings.NewReplacer(pairs...).Replace(text)
+	if strings.Contains(strings.ReplaceAll(text, c.dir, ""), "/var/lib/") {
+		c.t.Errorf("service %s uses a folder that it does not mount: %s", name, text)
 	}
 	return text
 }
 
-// command is one of the programs with its arguments.
+// volume is the folder of a volume, which others may enter as they may in a
+// container.
+func (c composition) volume(name string) string {
+	c.t.Helper()
+	path := filepath.Join(c.dir, "volumes", name)
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		c.t.Fatal(err)
+	}
+	return path
+}
+
+// command is one of the programs with its arguments, in the container of a
+// service.
 func (c composition) command(name string, argv []string) *exec.Cmd {
 	c.t.Helper()
 	args := make([]string, 0, len(argv))
 	for _, arg := range argv[1:] {
-		if strings.HasPrefix(arg, "/etc/") {
-			arg = filepath.Join(c.dir, name, arg)
-		}
-		args = append(args, strings.ReplaceAll(arg, "//mqtt:1883", "//"+c.addr))
+		args = append(args, c.localise(name, arg))
 	}
 	ctx, cancel := context.WithTimeout(c.t.Context(), programs.Patience)
 	c.t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, argv[0]), args...)
-	cmd.Env = append(os.Environ(), "MUSTER_BROKER=mqtt://"+c.addr) // the default is the container's own loopback
+	for key, value := range c.file.Services[name].Environment {
+		cmd.Env = append(cmd.Env, key+"="+c.localise(name, value))
+	}
 	return cmd
 }
 
-func (c composition) start(name string) {
+// up starts a service once those that it depends on are as it wants them.
+func (c composition) up(name string) {
 	c.t.Helper()
-	one := c.file.Services[name]
+	if c.started[name] != nil {
+		return
+	}
+	one, known := c.file.Services[name]
+	if !known {
+		c.t.Fatalf("there is no service %s", name)
+	}
+	for other, wanted := range one.DependsOn {
+		c.up(other)
+		switch wanted.Condition {
+		case "service_completed_successfully":
+			if !c.file.Services[other].once() {
+				c.t.Fatalf("%s waits for the end of %s, which never ends", name, other)
+			}
+		case "service_healthy":
+			programs.Eventually(c.t, "the health of "+other+" for "+name, func() bool { return c.healthy(other) })
+		default:
+			c.t.Fatalf("%s depends on %s with the condition %q", name, other, wanted.Condition)
+		}
+	}
 	for _, mount := range one.Configs {
 		content, ok := c.file.Configs[mount.Source]
 		if !ok {
 			c.t.Fatalf("service %s mounts the unknown configuration %s", name, mount.Source)
 		}
-		c.write(filepath.Join(name, mount.Target), c.localise(name, content.Content))
-	}
-	for _, folder := range []string{"muster", "muster-reports"} { // volumes
-		if err := os.MkdirAll(filepath.Join(c.dir, name, "var", "lib", folder), 0o700); err != nil {
+		path := c.write(filepath.Join("root", name, mount.Target), c.localise(name, content.Content))
+		if err := os.Chmod(path, 0o444); err != nil { // as Compose does
 			c.t.Fatal(err)
 		}
 	}
+	c.launch(name)
+}
+
+// launch starts a service; one that makes something has ended well.
+func (c composition) launch(name string) {
+	c.t.Helper()
+	one := c.file.Services[name]
 	cmd := c.command(name, one.Command)
 	p := programs.Launch(c.t, cmd.Path, cmd.Args[1:]...)
-	switch {
-	case strings.HasPrefix(name, "broker"):
-		p.AwaitOutput("broker listens")
-	case strings.HasPrefix(name, "dispatcher"):
-		p.AwaitOutput("headquarters is ready")
+	c.started[name] = p
+	if one.once() {
+		if code := p.ExitCode(); code != 0 {
+			c.t.Fatalf("%s ended with %d: %s", name, code, p.Output())
+		}
 	}
 }
 
@@ -157,10 +283,50 @@ func (c composition) healthy(name string) bool {
 	return c.command(name, test[1:]).Run() == nil
 }
 
-// noSecret looks for the sample configuration's password in what headquarters
-// keeps.
+// startAgain runs what makes something once more: it changes nothing, while
+// everything else is up.
+func (c composition) startAgain(names []string) {
+	c.t.Helper()
+	before := c.made()
+	for _, name := range names {
+		if c.file.Services[name].once() {
+			c.launch(name)
+		}
+	}
+	if after := c.made(); len(before) < 15 || !maps.Equal(before, after) {
+		c.t.Errorf("a second start changed what the first one had made (%d files)", len(before))
+	}
+}
+
+// made is what the first start made: identity, people's certificates, tokens.
+func (c composition) made() map[string]string {
+	c.t.Helper()
+	files := map[string]string{}
+	for _, folder := range []string{"data/hq", "people", "token-sh-0312", "token-bj-0001"} {
+		err := filepath.WalkDir(filepath.Join(c.dir, "volumes", folder), func(path string, entry os.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			data, err := os.ReadFile(path)
+			files[path] = string(data)
+			return err
+		})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	return files
+}
+
+// noSecret looks for the sample configuration's password in what is kept, and
+// for tokens and passwords in what was said.
 func (c composition) noSecret() {
 	c.t.Helper()
+	for name, p := range c.started {
+		if out := p.Output(); strings.Contains(out, "mt1.") || strings.Contains(out, "\npassword ") {
+			c.t.Errorf("%s said a secret: %s", name, out)
+		}
+	}
 	reports := 0
 	err := filepath.WalkDir(c.dir, func(path string, entry os.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || strings.Contains(path, "/pos/") {
