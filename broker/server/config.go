@@ -1,11 +1,11 @@
 package server
 
 import (
-	"crypto/tls"
 	"fmt"
 	"net"
 	"time"
 
+	"muster/broker/server/credential"
 	"muster/internal/protocol"
 )
 
@@ -224,20 +224,10 @@ func (c ListenerConfig) validateTLS(name, key string) error {
 	case (name == "tls" || has) && c.KeyFile == "":
 		return &FieldError{key + ".key_file", "is missing"}
 	}
-	if _, err := tlsVersion(c.MinTLS); err != nil {
+	if _, err := credential.TLSVersion(c.MinTLS); err != nil {
 		return &FieldError{key + ".min_tls", err.Error()}
 	}
 	return nil
-}
-
-func tlsVersion(text string) (uint16, error) {
-	switch text {
-	case "", "1.3":
-		return tls.VersionTLS13, nil
-	case "1.2":
-		return tls.VersionTLS12, nil
-	}
-	return 0, fmt.Errorf("%q is neither 1.2 nor 1.3", text)
 }
 
 func loopback(host string) bool {

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	mqtt "github.com/mochi-mqtt/server/v2"
@@ -10,14 +9,12 @@ import (
 
 	"muster/broker/server/access"
 	"muster/broker/server/ban"
+	"muster/broker/server/door"
 	"muster/broker/server/guard"
 	"muster/broker/server/users"
-	"muster/internal/trust"
 )
 
 const (
-	// maxClientID bounds a client id; the longest terminal has 127 bytes.
-	maxClientID = 128
 	// longestKeepalive is the most that one and a half times of it, as the
 	// library computes it, still fits its 16 bits.
 	longestKeepalive = 43_690
@@ -38,7 +35,7 @@ func (s *Server) strip(p *peer, pk packets.Packet) packets.Packet {
 		pk.Properties.ReceiveMaximum = 0
 		pk.Properties.TopicAliasMaximum = 0
 	}
-	if s.opts.ManagedPresence && claimsTerminal(p, string(pk.Connect.Username)) {
+	if s.opts.ManagedPresence && door.ClaimsTerminal(p.cert, string(pk.Connect.Username)) {
 		pk.Properties.SessionExpiryInterval = 0
 		pk.Connect.Clean = true
 	}
@@ -50,17 +47,6 @@ func (s *Server) strip(p *peer, pk packets.Packet) packets.Packet {
 	return pk
 }
 
-// claimsTerminal reports whether a client, before it is admitted, says it is a
-// terminal: by its certificate or by its name.
-func claimsTerminal(p *peer, name string) bool {
-	if p.cert != nil {
-		holder, err := trust.HolderOf(p.cert)
-		return err == nil && holder.Terminal != ""
-	}
-	_, _, terminal := terminalForm(name)
-	return terminal
-}
-
 // admit decides about a CONNECT. Anything but CodeSuccess is sent to the client
 // and ends the connection.
 func (s *Server) admit(p *peer, cl *mqtt.Client, pk packets.Packet) packets.Code {
@@ -68,21 +54,21 @@ func (s *Server) admit(p *peer, cl *mqtt.Client, pk packets.Packet) packets.Code
 	if pk.Properties.AuthenticationMethod != "" {
 		return packets.ErrBadAuthenticationMethod
 	}
-	if why := p.secure.fault(p.cert, time.Now()); why != "" {
-		return refused(packets.ErrNotAuthorized, why)
+	if why := p.secure.Fault(p.cert, time.Now()); why != "" {
+		return door.Refused(packets.ErrNotAuthorized, why)
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.Limits.ConnectDeadline)
 	defer cancel()
-	id, code := s.door.identify(ctx, visitor{users.Attempt{
+	id, code := s.door.Identify(ctx, door.Visitor{Attempt: users.Attempt{
 		Name: string(pk.Connect.Username), Password: pk.Connect.Password, Address: guard.AddressOf(p).String(),
-	}, p.cert})
+	}, Cert: p.cert})
 	if code != packets.CodeSuccess {
 		return code
 	}
 	p.identity = id
 	cl.Properties.Username = []byte(id.Name)
-	if !clientIDFits(id, cl.ID) {
-		return refused(packets.ErrClientIdentifierNotValid, "client identifier not valid: a terminal's is its user name, {store}/{terminal}, and no other looks like one")
+	if !door.FitsClientID(id, cl.ID) {
+		return door.Refused(packets.ErrClientIdentifierNotValid, "client identifier not valid: a terminal's is its user name, {store}/{terminal}, and no other looks like one")
 	}
 	if pk.Connect.ClientIdentifier != "" && s.flaps(id, cl.ID) {
 		return errFlapping
@@ -95,16 +81,6 @@ func (s *Server) admit(p *peer, cl *mqtt.Client, pk packets.Packet) packets.Code
 		cl.State.Inflight.ResetSendQuota(0) // 0 means: no Receive Maximum to observe
 	}
 	return s.seat(p)
-}
-
-// clientIDFits binds client ids to identities: a terminal's is its name,
-// nobody else's looks like a terminal's.
-func clientIDFits(id access.Identity, clientID string) bool {
-	if id.Role == access.RoleTerminal {
-		return clientID == id.Name
-	}
-	_, _, terminal := terminalForm(clientID)
-	return !terminal && len(clientID) <= maxClientID && !strings.HasPrefix(clientID, "$")
 }
 
 // flaps counts a connection of one client id of one identity, and reports
@@ -140,11 +116,8 @@ func (s *Server) admitWill(cl *mqtt.Client, id access.Identity) packets.Code {
 	return packets.CodeSuccess
 }
 
-// Codes whose refusals are logged where they begin, not each time.
-var (
-	errLocked   = refused(packets.ErrBanned, users.ErrLocked.Error())
-	errFlapping = refused(packets.ErrBanned, "this client id connects again and again: wait some minutes, and look for two clients with one identity")
-)
+// errFlapping is logged where the ban begins, not each time.
+var errFlapping = door.Refused(packets.ErrBanned, "this client id connects again and again: wait some minutes, and look for two clients with one identity")
 
 // limitKeepalive tells a client of version 5 the keep alive that we allow. An
 // older client cannot be told: a shorter one ends its connection no sooner than

@@ -11,6 +11,7 @@ import (
 	"github.com/mochi-mqtt/server/v2/system"
 
 	"muster/broker/server/access"
+	"muster/broker/server/door"
 )
 
 // hook is how the MQTT library asks us. Its methods run on goroutines of the
@@ -54,7 +55,7 @@ func (h *hook) OnPacketRead(cl *mqtt.Client, pk packets.Packet) (packets.Packet,
 		limit := h.s.broker.Options.Capabilities.MaximumSessionExpiryInterval
 		pk.Properties.SessionExpiryInterval = min(pk.Properties.SessionExpiryInterval, limit)
 	case packets.Publish, packets.Subscribe, packets.Unsubscribe, packets.Pubrel:
-		pk.PacketID = p.ids.inbound(cl.State.Inflight, pk)
+		pk.PacketID = p.ids.Inbound(cl.State.Inflight, pk)
 	}
 	return pk, nil
 }
@@ -67,7 +68,7 @@ func (h *hook) OnConnect(cl *mqtt.Client, pk packets.Packet) error {
 		return nil
 	}
 	level := slog.LevelInfo
-	if code == errLocked || code == errFlapping {
+	if code == door.ErrLocked || code == errFlapping {
 		level = slog.LevelDebug
 	}
 	h.s.log.Log(context.Background(), level, "refused a client", "client_id", cl.ID, "remote", cl.Net.Remote, "reason", code.Reason)
@@ -84,7 +85,7 @@ func (h *hook) OnConnectAuthenticate(cl *mqtt.Client, _ packets.Packet) bool {
 // OnSessionEstablished runs after CONNACK was sent.
 func (h *hook) OnSessionEstablished(cl *mqtt.Client, _ packets.Packet) {
 	p := peerOf(cl)
-	h.s.seats.announce(cl.ID, p.session, func() { h.s.report(p, p.session, true) })
+	h.s.seats.Announce(cl.ID, p.session, func() { h.s.report(p, p.session, true) })
 }
 
 // OnACLCheck judges a publish, a subscription, and each delivery.
@@ -132,7 +133,7 @@ func (h *hook) OnPacketEncode(cl *mqtt.Client, pk packets.Packet) packets.Packet
 		case packets.Connack:
 			pk = h.s.describe(p, pk)
 		case packets.Puback, packets.Pubrec, packets.Pubcomp, packets.Suback, packets.Unsuback:
-			pk.PacketID = p.ids.outbound(pk)
+			pk.PacketID = p.ids.Outbound(pk)
 			p.WaitRoom()
 		case packets.Disconnect: // may be written by somebody else's goroutine
 		default:

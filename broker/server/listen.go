@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net"
 
+	"muster/broker/server/credential"
+	"muster/broker/server/door"
 	"muster/broker/server/guard"
 )
 
@@ -13,7 +15,7 @@ func (s *Server) listen(ctx context.Context, name string, lc ListenerConfig) err
 	if lc.Address == "" {
 		return nil
 	}
-	secure, err := loadCredentials(lc)
+	secure, err := credential.Load(lc.credentials())
 	if err != nil {
 		return fmt.Errorf("listeners.%s: %w", name, err)
 	}
@@ -26,7 +28,7 @@ func (s *Server) listen(ctx context.Context, name string, lc ListenerConfig) err
 		return fmt.Errorf("listeners.%s.address: %w", name, err)
 	}
 	opts := guard.Options{
-		Limits: s.connLimits(), Caps: s.caps, TLS: secure.tls(),
+		Limits: s.connLimits(), Caps: s.caps, TLS: secure.TLS(),
 		Logger: s.log.With("listener", name), Goodbye: s.goodbye,
 		Handle: func(c *guard.Conn, establish func(net.Conn) error) { s.handle(c, secure, establish) },
 	}
@@ -55,11 +57,25 @@ func (s *Server) connLimits() guard.Limits {
 // maxPacketBytes leaves a payload room for its topic and properties.
 func (s *Server) maxPacketBytes() int { return s.cfg.Limits.MaxPayloadBytes + 16<<10 }
 
+// door is who lets clients in: by name and password, by certificate, or anybody.
+func (c Config) door(opts Options) (door.Door, error) {
+	return door.New(door.Options{
+		UsersFile: c.UsersFile, Anonymous: c.Anonymous, Certificates: c.Listeners.checksCertificates(),
+		Alone: opts.Intake == nil, Logger: opts.Logger,
+	})
+}
+
+func (c ListenerConfig) credentials() credential.Files {
+	return credential.Files{
+		Cert: c.CertFile, Key: c.KeyFile, MinTLS: c.MinTLS, ClientCA: c.ClientCAFile, CRL: c.CRLFile,
+	}
+}
+
 // CheckFiles reads the files that the configuration names, users and
 // certificates, and returns what is wrong with the first bad one. It opens no
 // socket.
 func (c Config) CheckFiles() error {
-	if _, err := newDoor(c, Options{Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	if _, err := c.door(Options{Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		return err
 	}
 	for _, name := range names() {
@@ -67,7 +83,7 @@ func (c Config) CheckFiles() error {
 		if lc.Address == "" {
 			continue
 		}
-		if _, err := loadCredentials(lc); err != nil {
+		if _, err := credential.Load(lc.credentials()); err != nil {
 			return fmt.Errorf("listeners.%s: %w", name, err)
 		}
 	}

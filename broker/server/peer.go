@@ -16,7 +16,10 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 
 	"muster/broker/server/access"
+	"muster/broker/server/credential"
 	"muster/broker/server/guard"
+	"muster/broker/server/packetid"
+	"muster/broker/server/seat"
 )
 
 // peer is one connection as the broker knows it. The MQTT library carries it
@@ -24,7 +27,7 @@ import (
 // connection's own goroutine before the library shows the client to others.
 type peer struct {
 	*guard.Conn
-	secure     *credentials      // of the listener; nil when that is plain
+	secure     *credential.Set   // of the listener; nil when that is plain
 	cert       *x509.Certificate // the client's, verified; nil when it has none
 	client     *mqtt.Client
 	identity   access.Identity
@@ -33,11 +36,17 @@ type peer struct {
 	superseded atomic.Bool
 	willRetain bool
 	shortened  bool // it asked for a longer session than it gets
-	ids        packetIDs
+	ids        packetid.Map
 	existed    map[string]bool // filters of the SUBSCRIBE at hand that were subscribed before
 	replays    []replay
 	backlog    backlog
 }
+
+// Owner is the identity that the connection acts for (seat.Holder).
+func (p *peer) Owner() string { return p.identity.Name }
+
+// Supersede says whether a newer connection waits for the client id (seat.Holder).
+func (p *peer) Supersede(by bool) { p.superseded.Store(by) }
 
 // peerOf returns the connection behind a client, nil for the inline one.
 func peerOf(cl *mqtt.Client) *peer {
@@ -47,7 +56,7 @@ func peerOf(cl *mqtt.Client) *peer {
 
 // handle serves one connection from CONNECT to its end and cleans up after it,
 // whatever the library did.
-func (s *Server) handle(c *guard.Conn, secure *credentials, establish func(net.Conn) error) {
+func (s *Server) handle(c *guard.Conn, secure *credential.Set, establish func(net.Conn) error) {
 	p := &peer{Conn: c, secure: secure, cert: c.Certificate(), session: s.nextSession()}
 	panicked, err := recovered(func() error {
 		if err := c.Await(); err != nil {
@@ -61,7 +70,7 @@ func (s *Server) handle(c *guard.Conn, secure *credentials, establish func(net.C
 	_ = p.Close() // never fails
 	if p.seated {
 		s.forget(p, panicked)
-		s.seats.leave(p.client.ID, func(session string) { s.report(p, session, false) })
+		s.seats.Leave(p.client.ID, func(session string) { s.report(p, session, false) })
 	}
 	cause := c.Cause()
 	if cause == nil {
@@ -165,13 +174,13 @@ func (s *Server) report(p *peer, session string, online bool) {
 func (s *Server) seat(p *peer) packets.Code {
 	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.Limits.ConnectDeadline)
 	defer cancel()
-	err := s.seats.take(ctx, p.client.ID, p, func(old *peer) {
+	err := s.seats.Take(ctx, p.client.ID, p, func(old *peer) {
 		_ = s.broker.DisconnectClient(old.client, packets.ErrSessionTakenOver) // ends it either way
 	})
 	switch {
-	case errors.Is(err, errOtherOwner):
+	case errors.Is(err, seat.ErrOtherOwner):
 		return packets.ErrClientIdentifierNotValid
-	case errors.Is(err, errReplaced):
+	case errors.Is(err, seat.ErrReplaced):
 		return packets.ErrSessionTakenOver
 	case err != nil:
 		return packets.ErrServerBusy

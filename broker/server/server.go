@@ -23,8 +23,12 @@ import (
 
 	"muster/broker/server/access"
 	"muster/broker/server/ban"
+	"muster/broker/server/credential"
+	"muster/broker/server/door"
 	"muster/broker/server/guard"
+	"muster/broker/server/quiet"
 	"muster/broker/server/retain"
+	"muster/broker/server/seat"
 	"muster/internal/trust"
 )
 
@@ -90,12 +94,12 @@ type Server struct {
 	log    *slog.Logger
 	rules  *access.Rules
 	judge  Access // rules, unless Options.Interop says otherwise
-	door   door
-	secure map[string]*credentials // by listener; those without TLS are missing
+	door   door.Door
+	secure map[string]*credential.Set // by listener; those without TLS are missing
 	caps   *guard.Caps
 	// connects bans client ids that connect again and again.
 	connects *ban.List
-	seats    *seats
+	seats    *seat.Table[*peer]
 	broker   *mqtt.Server
 	// retained replaces the library's own store, which capabilities turn off.
 	retained retain.Store[extras]
@@ -130,7 +134,7 @@ func New(cfg Config, opts Options) (*Server, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	d, err := newDoor(cfg, opts)
+	d, err := cfg.door(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -140,9 +144,9 @@ func New(cfg Config, opts Options) (*Server, error) {
 		rules:    access.New(cfg.TopicRoot),
 		door:     d,
 		connects: ban.New(cfg.Limits.FlappingConnects+1, cfg.Limits.FlappingWindow, cfg.Limits.FlappingBan),
-		secure:   map[string]*credentials{},
+		secure:   map[string]*credential.Set{},
 		caps:     guard.NewCaps(cfg.Limits.MaxConnections, cfg.Limits.MaxConnectionsPerAddress),
-		seats:    newSeats(),
+		seats:    seat.New[*peer](),
 		ctx:      ctx,
 		cancel:   cancel,
 		addrs:    map[string]net.Addr{},
@@ -156,7 +160,7 @@ func New(cfg Config, opts Options) (*Server, error) {
 		// and the library forgets what it gathers when a later packet is too large.
 		ClientNetWriteBufferSize: 1,
 		SysTopicResendInterval:   60,
-		Logger:                   quieter(opts.Logger),
+		Logger:                   quiet.Logger(opts.Logger),
 	})
 	if err := s.broker.AddHook(&hook{s: s}, nil); err != nil {
 		cancel()

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/mochi-mqtt/server/v2/packets"
+
+	"muster/broker/server/door"
 )
 
 // lookEvery is how often the files of the listeners are read again, and live
@@ -30,27 +32,16 @@ func (s *Server) watch() {
 func (s *Server) lookAgain() {
 	for _, name := range names() {
 		if c := s.secure[name]; c != nil {
-			c.refresh(s.log.With("listener", name))
+			c.Refresh(s.log.With("listener", name))
 		}
 	}
 	now := time.Now()
-	for _, p := range s.seats.holders() {
-		why := p.secure.fault(p.cert, now)
+	for _, p := range s.seats.Holders() {
+		why := p.secure.Fault(p.cert, now)
 		if why == "" || p.client.Closed() {
 			continue
 		}
 		s.log.Warn("ended a session", "user", p.identity.Name, "reason", why, "serial", p.cert.SerialNumber.Text(16))
-		_ = s.broker.DisconnectClient(p.client, refused(packets.ErrNotAuthorized, why)) // ends it either way
+		_ = s.broker.DisconnectClient(p.client, door.Refused(packets.ErrNotAuthorized, why)) // ends it either way
 	}
-}
-
-// holders are the connections that hold a client id now.
-func (s *seats) holders() []*peer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := make([]*peer, 0, len(s.byID))
-	for _, place := range s.byID {
-		out = append(out, place.holder)
-	}
-	return out
 }

@@ -1,4 +1,9 @@
-package server
+// Package door decides who a client is: by its certificate, by name and password,
+// or, for development, by what it claims. It also says which client ids an
+// identity may use.
+//
+// It knows nothing of topics: what an identity may do is package access.
+package door
 
 import (
 	"context"
@@ -6,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 
 	"github.com/mochi-mqtt/server/v2/packets"
 
@@ -16,32 +20,41 @@ import (
 	"muster/internal/trust"
 )
 
-// visitor is what a client brings to prove who it is.
-type visitor struct {
+// Visitor is what a client brings to prove who it is.
+type Visitor struct {
 	users.Attempt
-	cert *x509.Certificate // verified; nil when there is none
+	Cert *x509.Certificate // verified; nil when there is none
 }
 
-// door decides who a client is. Its methods return CodeSuccess with the
-// identity, or why not.
-type door interface {
-	// identify goes by name and password.
-	identify(ctx context.Context, v visitor) (access.Identity, packets.Code)
+// Door decides who a client is. It is safe for concurrent use.
+type Door interface {
+	// Identify returns CodeSuccess with the identity, or why not: ErrLocked, or a
+	// code that the client may be sent.
+	Identify(ctx context.Context, v Visitor) (access.Identity, packets.Code)
 	// vouch is about a user whose certificate names them.
 	vouch(user string) (access.Identity, packets.Code)
 }
 
-func newDoor(cfg Config, opts Options) (door, error) {
-	checked := cfg.Listeners.checksCertificates()
-	var d door = openDoor{alone: opts.Intake == nil}
-	if !cfg.Anonymous {
-		book, err := loadBook(cfg.UsersFile, checked)
+// Options say which door it is.
+type Options struct {
+	Anonymous    bool   // believe the name claimed; UsersFile is not read then
+	UsersFile    string // who may come, with what password
+	Certificates bool   // some listener checks them: terminals come by theirs alone
+	Alone        bool   // no dispatcher embeds the broker: one has to come by name
+	Logger       *slog.Logger
+}
+
+// New reads the users file, unless anybody is let in.
+func New(o Options) (Door, error) {
+	var d Door = openDoor{alone: o.Alone}
+	if !o.Anonymous {
+		book, err := loadBook(o.UsersFile, o.Certificates)
 		if err != nil {
 			return nil, fmt.Errorf("cannot load the users file: %w", err)
 		}
-		d = bookDoor{book, users.NewVerifier(book, tellLocked(opts.Logger))}
+		d = bookDoor{book, users.NewVerifier(book, tellLocked(o.Logger))}
 	}
-	if checked {
+	if o.Certificates {
 		d = certificateDoor{d}
 	}
 	return d, nil
@@ -64,17 +77,21 @@ func tellLocked(log *slog.Logger) func(users.Attempt) {
 	}
 }
 
-// refused is a code with a reason of ours, which a client of version 5 is told.
-func refused(code packets.Code, reason string) packets.Code {
+// Refused is a code with a reason of ours, which a client of version 5 is told.
+func Refused(code packets.Code, reason string) packets.Code {
 	return packets.Code{Code: code.Code, Reason: reason}
 }
+
+// ErrLocked refuses a name that is locked for an address. The log is told once,
+// when that begins.
+var ErrLocked = Refused(packets.ErrBanned, users.ErrLocked.Error())
 
 // openDoor believes the name claimed: {store}/{terminal} is that terminal, any
 // other id an operator, no name the operator "anonymous". On a broker that runs
 // alone the name "dispatcher" is the dispatcher.
 type openDoor struct{ alone bool }
 
-func (d openDoor) identify(_ context.Context, v visitor) (access.Identity, packets.Code) {
+func (d openDoor) Identify(_ context.Context, v Visitor) (access.Identity, packets.Code) {
 	if v.Name == "" {
 		return access.Identity{Name: "anonymous", Role: access.RoleOperator}, packets.CodeSuccess
 	}
@@ -95,19 +112,13 @@ func (d openDoor) vouch(user string) (access.Identity, packets.Code) {
 	return access.Identity{Name: user, Role: role}, packets.CodeSuccess
 }
 
-// terminalForm takes "{store}/{terminal}" apart.
-func terminalForm(s string) (store, terminal string, ok bool) {
-	store, terminal, ok = strings.Cut(s, "/")
-	return store, terminal, ok && protocol.ValidID(store) && protocol.ValidID(terminal)
-}
-
 // bookDoor asks the users file.
 type bookDoor struct {
 	book     *users.Book
 	verifier *users.Verifier
 }
 
-func (d bookDoor) identify(ctx context.Context, v visitor) (access.Identity, packets.Code) {
+func (d bookDoor) Identify(ctx context.Context, v Visitor) (access.Identity, packets.Code) {
 	id, err := d.verifier.Verify(ctx, v.Attempt)
 	switch {
 	case err == nil:
@@ -115,9 +126,9 @@ func (d bookDoor) identify(ctx context.Context, v visitor) (access.Identity, pac
 	case errors.Is(err, users.ErrWrong):
 		return access.Identity{}, packets.ErrBadUsernameOrPassword
 	case errors.Is(err, users.ErrGuessable):
-		return access.Identity{}, refused(packets.ErrBadUsernameOrPassword, users.ErrGuessable.Error())
+		return access.Identity{}, Refused(packets.ErrBadUsernameOrPassword, users.ErrGuessable.Error())
 	case errors.Is(err, users.ErrLocked):
-		return access.Identity{}, errLocked
+		return access.Identity{}, ErrLocked
 	}
 	return access.Identity{}, packets.ErrServerBusy
 }
@@ -126,31 +137,31 @@ func (d bookDoor) vouch(user string) (access.Identity, packets.Code) {
 	e, ok := d.book.Get(user)
 	switch {
 	case !ok:
-		return access.Identity{}, refused(packets.ErrNotAuthorized, "the users file does not know "+user)
+		return access.Identity{}, Refused(packets.ErrNotAuthorized, "the users file does not know "+user)
 	case !e.Certificate:
-		return access.Identity{}, refused(packets.ErrNotAuthorized, "the users file does not say certificate: true of "+user)
+		return access.Identity{}, Refused(packets.ErrNotAuthorized, "the users file does not say certificate: true of "+user)
 	}
 	return access.Identity{Name: e.Name, Role: e.Role}, packets.CodeSuccess
 }
 
 // certificateDoor lets terminals in by certificate alone, and users by
 // certificate or as the door behind it says.
-type certificateDoor struct{ door }
+type certificateDoor struct{ Door }
 
-func (d certificateDoor) identify(ctx context.Context, v visitor) (access.Identity, packets.Code) {
-	if v.cert == nil {
+func (d certificateDoor) Identify(ctx context.Context, v Visitor) (access.Identity, packets.Code) {
+	if v.Cert == nil {
 		if _, _, terminal := terminalForm(v.Name); terminal {
-			return access.Identity{}, refused(packets.ErrNotAuthorized, "a terminal proves itself by its certificate: it has shown none")
+			return access.Identity{}, Refused(packets.ErrNotAuthorized, "a terminal proves itself by its certificate: it has shown none")
 		}
-		return d.door.identify(ctx, v)
+		return d.Door.Identify(ctx, v)
 	}
-	holder, err := trust.HolderOf(v.cert)
+	holder, err := trust.HolderOf(v.Cert)
 	if err != nil {
-		return access.Identity{}, refused(packets.ErrNotAuthorized, err.Error())
+		return access.Identity{}, Refused(packets.ErrNotAuthorized, err.Error())
 	}
 	name := nameOf(holder)
 	if v.Name != "" && v.Name != name {
-		return access.Identity{}, refused(packets.ErrNotAuthorized, "the certificate is of "+name+", and the user name is another")
+		return access.Identity{}, Refused(packets.ErrNotAuthorized, "the certificate is of "+name+", and the user name is another")
 	}
 	if holder.User != "" {
 		return d.vouch(holder.User)

@@ -1,25 +1,29 @@
-package server
+// Package packetid keeps the packet ids that a client chose apart from those
+// that the MQTT library chose for the same connection.
+//
+// It reads no sockets and sends nothing; it changes no packet, but says which id
+// to put into it.
+package packetid
 
 import (
 	mqtt "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/packets"
 )
 
-// packetIDs keeps the packet ids that a client chose apart from those the
-// library chose. The protocol counts the two directions apart (MQTT 5, 2.2.1);
+// Map is the ids of one connection. The zero value is ready. The protocol counts the two directions apart (MQTT 5, 2.2.1);
 // the library has one map for both, so that a client's id can wipe out a
 // message on its way to that client, or gets SUBSCRIBE refused. A client's id
 // that collides is replaced on the way in and put back on the acknowledgement.
 //
 // One goroutine, the connection's own, reads packets and writes these
 // acknowledgements.
-type packetIDs struct {
+type Map struct {
 	inner map[uint16]uint16 // the client's id by ours
 	outer map[uint16]uint16 // ours by the client's
 }
 
-// inbound returns the id the library is to see.
-func (m *packetIDs) inbound(inflight *mqtt.Inflight, pk packets.Packet) uint16 {
+// Inbound returns the id the library is to see.
+func (m *Map) Inbound(inflight *mqtt.Inflight, pk packets.Packet) uint16 {
 	id := pk.PacketID
 	if id == 0 {
 		return 0
@@ -45,7 +49,7 @@ func (m *packetIDs) inbound(inflight *mqtt.Inflight, pk packets.Packet) uint16 {
 }
 
 // free looks for an unused id from the top, away from where the library counts.
-func (m *packetIDs) free(inflight *mqtt.Inflight) uint16 {
+func (m *Map) free(inflight *mqtt.Inflight) uint16 {
 	for id := uint16(65_535); id > 0; id-- {
 		_, taken := inflight.Get(id)
 		if !taken && m.inner[id] == 0 {
@@ -55,9 +59,9 @@ func (m *packetIDs) free(inflight *mqtt.Inflight) uint16 {
 	return 0
 }
 
-// outbound returns the id the client knows, for an acknowledgement. The
+// Outbound returns the id the client knows, for an acknowledgement. The
 // exchange is over then, but for PUBREC, which PUBREL and PUBCOMP follow.
-func (m *packetIDs) outbound(ack packets.Packet) uint16 {
+func (m *Map) Outbound(ack packets.Packet) uint16 {
 	id, ok := m.inner[ack.PacketID]
 	if !ok {
 		return ack.PacketID
