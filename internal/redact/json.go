@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"muster/internal/redact/find"
+	"muster/internal/redact/words"
 )
 
 // JSON is Text for a JSON document. Beside what it finds in every string by itself, a string or number is a secret when
@@ -14,7 +17,7 @@ import (
 //
 // What is no JSON is read as text. A document without any word that a secret is known by costs one pass over its bytes.
 func JSON(doc []byte) (clean []byte, count int) {
-	if names, marks := look(doc); names|marks == 0 {
+	if names, marks := words.Look(doc); names|marks == 0 {
 		return doc, 0
 	}
 	if !json.Valid(doc) {
@@ -51,6 +54,9 @@ func apply(doc []byte, edits []edit) []byte {
 	}
 	return append(out, doc[done:]...)
 }
+
+// span is a part of a document, or of its scalars: from and until.
+type span struct{ start, end int }
 
 // scalar is a string or a number of a document, or the key of a member. key is the nearest key above it.
 type scalar struct {
@@ -160,7 +166,7 @@ func (r *reader) text() {
 			return
 		}
 	}
-	if in.labelled && isSecretKey(unquote(r.doc[start:r.at])) {
+	if in.labelled && words.IsSecretKey(unquote(r.doc[start:r.at])) {
 		in.named = true
 	}
 	r.scalar(in, start)
@@ -169,8 +175,8 @@ func (r *reader) text() {
 // key takes the key of the member that follows.
 func (r *reader) key(in *level, at span) {
 	name := unquote(r.doc[at.start:at.end])
-	in.key, in.keyed = at, isSecretKey(name)
-	in.labelled, in.valued = isLabel(name), false
+	in.key, in.keyed = at, words.IsSecretKey(name)
+	in.labelled, in.valued = words.IsLabel(name), false
 	switch strings.ToLower(name) {
 	case "value", "val", "default", "content", "data":
 		in.valued = true
@@ -191,7 +197,7 @@ func (r *reader) word() {
 	for r.at < len(r.doc) && strings.IndexByte(" \t\r\n,:]}", r.doc[r.at]) < 0 {
 		r.at++
 	}
-	if c := r.doc[start]; c == '-' || isDigit(c) {
+	if c := r.doc[start]; c == '-' || words.IsDigit(c) {
 		r.scalar(r.top(), start)
 	}
 }
@@ -200,7 +206,7 @@ func (r *reader) word() {
 func (r *reader) judge(edits []edit, s scalar) []edit {
 	raw := r.doc[s.start:s.end]
 	if raw[0] != '"' {
-		if s.secret && !isMeasure(r.name(s), string(raw)) {
+		if s.secret && !words.IsMeasure(r.name(s), string(raw)) {
 			edits = append(edits, edit{s.start, s.end, `"` + Mark + `"`})
 		}
 		return edits
@@ -208,27 +214,27 @@ func (r *reader) judge(edits []edit, s scalar) []edit {
 	inKey := r.block > 0 && isKeyLine(raw[1:len(raw)-1])
 	if s.secret || inKey {
 		text := unquote(raw)
-		if isMeasure(r.name(s), text) || isMarked(text, true) {
+		if words.IsMeasure(r.name(s), text) || find.IsMarked(text, true) {
 			return edits
 		}
 		return append(edits, edit{s.start + 1, s.end - 1, Mark})
 	}
 	r.follow(raw)
-	names, marks := look(raw)
+	names, marks := words.Look(raw)
 	if names|marks == 0 {
 		return edits
 	}
 	text := unquote(raw)
-	if marks&mayBeEscaped != 0 {
-		names, marks = look(text)
+	if marks&words.MayBeEscaped != 0 {
+		names, marks = words.Look(text)
 	}
-	secrets := find(text, names, marks)
+	secrets := find.In(text, names, marks)
 	if len(secrets) == 0 {
 		return edits
 	}
 	for i, at := range rawSpans(raw, secrets) {
 		var marks strings.Builder
-		writeMarks(&marks, text[secrets[i].start:secrets[i].end])
+		writeMarks(&marks, text[secrets[i].Start:secrets[i].End])
 		edits = append(edits, edit{s.start + at.start, s.start + at.end, escapeSpace(marks.String())})
 	}
 	return edits
@@ -256,29 +262,6 @@ func (r *reader) follow(raw []byte) {
 func isKeyLine(raw []byte) bool {
 	const shortest, longest = 16, 128
 	return len(raw) >= shortest && len(raw) <= longest && !slices.ContainsFunc(raw, func(c byte) bool {
-		return !isAlphanumeric(c) && strings.IndexByte("+/=", c) < 0
+		return !words.IsAlphanumeric(c) && strings.IndexByte("+/=", c) < 0
 	})
-}
-
-// isSecretKey reports whether a member's key names a secret: its last word does, a remark in brackets left out.
-func isSecretKey(key string) bool {
-	if search(nameWords(), key) == 0 {
-		return false
-	}
-	for _, brackets := range [...]string{"(", "（"} {
-		if before, _, found := strings.Cut(key, brackets); found {
-			key = before
-		}
-	}
-	key = strings.TrimRight(key, "\\\"'`] \t:=")
-	last, name := 0, ""
-	for i := 0; i < len(key); {
-		if n := nameSize(key[i:]); n > 0 {
-			last, name = i+n, strings.TrimLeft(key[i:i+n], "-.$")
-			i += n
-			continue
-		}
-		i++
-	}
-	return last == len(key) && isSecretName(name)
 }

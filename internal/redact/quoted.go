@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"muster/internal/redact/find"
 )
 
 // unquote returns the text of a JSON string with its quotes. Half a surrogate pair becomes U+FFFD.
@@ -60,7 +62,7 @@ func unit(raw []byte, i int) rune {
 
 // rawSpans tells where places in the text of a JSON string stand in the string as it is written. The places are in
 // order and apart.
-func rawSpans(raw []byte, places []span) []span {
+func rawSpans(raw []byte, places []find.Span) []span {
 	inner := raw[1 : len(raw)-1]
 	out := make([]span, 0, len(places))
 	var char [utf8.UTFMax]byte
@@ -74,7 +76,7 @@ func rawSpans(raw []byte, places []span) []span {
 		return i + 1
 	}
 	for _, p := range places {
-		out = append(out, span{seek(p.start), seek(p.end)})
+		out = append(out, span{seek(p.Start), seek(p.End)})
 	}
 	return out
 }

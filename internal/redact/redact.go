@@ -1,22 +1,26 @@
 // Package redact takes secrets out of text before it leaves a terminal, and out of what headquarters stores in case a
-// terminal failed to. One set of rules serves both: passwords, tokens and keys in settings of any
-// common form (ini, properties, env, JSON, YAML, XML, connection strings, URLs, command lines), in comments and in log
-// lines. The form is not asked for: files lie about theirs, and one form is quoted inside another. It must never leave
-// part of a secret for the sake of pretty output; where it cannot tell how far a secret goes, it takes the longer way.
-// It keeps every line break, so that line numbers stay true, and every key, so that a reader sees what was set.
+// terminal failed to. One set of rules serves both: package words knows what secrets are called, package find where they
+// stand, and this one puts a mark there.
+//
+// It sees passwords, tokens and keys in settings of any common form (ini, properties, env, JSON, YAML, XML, connection
+// strings, URLs, command lines), in comments and in log lines. The form is not asked for: files lie about theirs, and
+// one form is quoted inside another. It must never leave part of a secret for the sake of pretty output; where it cannot
+// tell how far a secret goes, it takes the longer way. It keeps every line break, so that line numbers stay true, and
+// every key, so that a reader sees what was set.
 //
 // What no rule can see is a secret without a name, in no known form: a bare password in prose.
 package redact
 
 import (
 	"bytes"
-	"cmp"
-	"slices"
 	"strings"
+
+	"muster/internal/redact/find"
+	"muster/internal/redact/words"
 )
 
 // Mark stands where a secret was.
-const Mark = "[redacted]"
+const Mark = find.Mark
 
 // maxPasses bounds how often a text is looked over: what a first pass leaves may, with marks in it, read as another
 // secret. Texts that people and programs write are done after the second, which finds nothing.
@@ -27,15 +31,15 @@ const maxPasses = 8
 // safe for concurrent use.
 func Text(text string) (clean string, count int) {
 	for range maxPasses {
-		names, marks := look(text)
-		secrets := find(text, names, marks)
+		names, marks := words.Look(text)
+		secrets := find.In(text, names, marks)
 		if len(secrets) == 0 {
 			return text, count
 		}
 		count += len(secrets)
 		text = rewrite(text, secrets)
 	}
-	return rewrite(text, []span{{0, len(text)}}), count
+	return rewrite(text, []find.Span{{Start: 0, End: len(text)}}), count
 }
 
 // maxExcerptBytes bounds how much of a payload is looked over for an excerpt: a log line is not worth more.
@@ -50,100 +54,15 @@ func Excerpt(payload []byte, limit int) string {
 	return string(Clip(bytes.ToValidUTF8(clean, nil), limit))
 }
 
-// find returns the places of the secrets in a text, in order and apart from each other. names and marks are the bits of
-// the words in it; bits too many only cost time.
-func find(text string, names, marks uint32) []span {
-	if names|marks == 0 {
-		return nil
-	}
-	f := &finder{text: text, work: workPerByte*len(text) + workAtLeast}
-	if names != 0 {
-		f.keys()
-	}
-	f.patterns(marks)
-	return f.merged()
-}
-
-// span is a secret's place in the text.
-type span struct{ start, end int }
-
-// What looking at one text may cost, in bytes that are looked at. Each key looks at its surroundings, which in real
-// texts are short; a text made so that they overlap must not cost the square of its length.
-const (
-	workPerByte = 32
-	workAtLeast = 64 << 10
-)
-
-// finder collects the secrets of one text.
-type finder struct {
-	text  string
-	spans []span
-	// work is what may still be spent. Once it is gone, the rest of the text is a secret.
-	work int
-	// lineStart and lineEnd are the line that was last asked for.
-	lineStart, lineEnd int
-}
-
-// line returns the rest of the line from start on.
-func (f *finder) line(start int) string {
-	if start < f.lineStart || start > f.lineEnd || f.lineEnd == 0 {
-		rest := lineAt(f.text, start)
-		f.work -= len(rest) / 16 // looking for one byte is so much cheaper than a look at each
-		f.lineStart, f.lineEnd = start, start+len(rest)
-	}
-	return f.text[start:f.lineEnd]
-}
-
-// add notes a secret. White space around it is not part of it.
-func (f *finder) add(start, end int) {
-	for start < end && strings.IndexByte(" \t\n", f.text[start]) >= 0 {
-		start++
-	}
-	for end > start && strings.IndexByte(" \t\n", f.text[end-1]) >= 0 {
-		end--
-	}
-	if start < end {
-		f.spans = append(f.spans, span{start, end})
-	}
-}
-
-// merged returns the secrets in order. Overlapping ones are one secret, and what is only marks is none.
-func (f *finder) merged() []span {
-	slices.SortFunc(f.spans, func(a, b span) int { return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end)) })
-	merged := f.spans[:0]
-	for _, next := range f.spans {
-		if n := len(merged); n > 0 && next.start < merged[n-1].end {
-			merged[n-1].end = max(merged[n-1].end, next.end)
-			continue
-		}
-		merged = append(merged, next)
-	}
-	return slices.DeleteFunc(merged, func(s span) bool { return isMarked(f.text[s.start:s.end], s.end == len(f.text)) })
-}
-
-// isMarked reports whether a text is marks alone, one a line. At the end of a text that was cut the last one may be cut.
-func isMarked(s string, last bool) bool {
-	for s != "" {
-		line, rest, more := strings.Cut(s, "\n")
-		line = strings.Trim(line, " \t")
-		cut := last && !more && strings.HasPrefix(Mark, line)
-		if line != "" && line != Mark && !cut {
-			return false
-		}
-		s = rest
-	}
-	return true
-}
-
 // rewrite replaces the secrets.
-func rewrite(text string, secrets []span) string {
+func rewrite(text string, secrets []find.Span) string {
 	var out strings.Builder
 	out.Grow(len(text))
 	done := 0
 	for _, secret := range secrets {
-		out.WriteString(text[done:secret.start])
-		writeMarks(&out, text[secret.start:secret.end])
-		done = secret.end
+		out.WriteString(text[done:secret.Start])
+		writeMarks(&out, text[secret.Start:secret.End])
+		done = secret.End
 	}
 	out.WriteString(text[done:])
 	return out.String()

@@ -1,15 +1,17 @@
-package redact
+package find
 
 import (
 	"regexp"
 	"strings"
 	"sync"
+
+	"muster/internal/redact/words"
 )
 
 // isElement reports whether the key is the name in an opening tag, with or without a prefix.
 func (f *finder) isElement(k key) bool {
 	i := k.start
-	for i > 0 && (isAlphanumeric(f.text[i-1]) || strings.IndexByte("_-.:", f.text[i-1]) >= 0) {
+	for i > 0 && (words.IsAlphanumeric(f.text[i-1]) || strings.IndexByte("_-.:", f.text[i-1]) >= 0) {
 		i--
 	}
 	if i == 0 || f.text[i-1] != '<' || k.end >= len(f.text) {
@@ -98,7 +100,7 @@ func (f *finder) elementText(from int, name string) {
 			if at := strings.IndexByte(t[i:end], '<'); at >= 0 {
 				stop = i + at
 			}
-			if !isMeasure("", t[i:stop]) {
+			if !words.IsMeasure("", t[i:stop]) {
 				f.add(i, stop)
 			}
 			i = stop
@@ -113,7 +115,7 @@ func (f *finder) valueAttributes(from, until int) {
 		return
 	}
 	for _, at := range valueAttribute().FindAllStringIndex(f.text[from:until], -1) {
-		if inner, end, ok := f.quotedAt(from + at[1] - 1); ok && !isMeasure("", f.text[inner:end]) {
+		if inner, end, ok := f.quotedAt(from + at[1] - 1); ok && !words.IsMeasure("", f.text[inner:end]) {
 			f.add(inner, end)
 		}
 	}
@@ -136,7 +138,7 @@ func (f *finder) pairs(k key) {
 		end++
 	}
 	f.work -= end - start
-	if start == 0 || !isSecretName(t[start:end]) {
+	if start == 0 || !words.IsSecretName(t[start:end]) {
 		return
 	}
 	from, until := max(0, start-maxLabelBytes), min(len(t), end+maxLabelBytes)
@@ -165,22 +167,13 @@ func labelBefore(before string) int {
 	}
 	label = strings.TrimRight(label[:len(label)-1], " \t\r\n\\\"'")
 	start := len(label)
-	for start > 0 && len(label)-start <= len("property") && isAlphanumeric(label[start-1]) {
+	for start > 0 && len(label)-start <= len("property") && words.IsAlphanumeric(label[start-1]) {
 		start--
 	}
-	if start == 0 || strings.IndexByte("\"' \t\r\n{,\\", label[start-1]) < 0 || !isLabel(label[start:]) {
+	if start == 0 || strings.IndexByte("\"' \t\r\n{,\\", label[start-1]) < 0 || !words.IsLabel(label[start:]) {
 		return -1
 	}
 	return start - 1
-}
-
-// isLabel reports whether a key says that its value is the name of something.
-func isLabel(key string) bool {
-	switch strings.ToLower(key) {
-	case "key", "name", "id", "property", "param", "field", "setting", "option", "variable", "header", "label", "item":
-		return true
-	}
-	return false
 }
 
 const (
@@ -201,12 +194,12 @@ func (f *finder) pair(start, end int) {
 	around := t[back:start]
 	f.work -= (start - back) / 4
 	open, closed := strings.LastIndexByte(t[back:start+1], '<'), strings.LastIndexByte(around, '>')
-	if open >= 0 && open > closed && back+open+1 < len(t) && isAlphanumeric(t[back+open+1]) {
+	if open >= 0 && open > closed && back+open+1 < len(t) && words.IsAlphanumeric(t[back+open+1]) {
 		open += back
 		tag := f.tagEnd(open)
 		f.valueAttributes(open, tag)
 		if tag < len(t) && t[tag-1] != '/' {
-			f.elementText(tag+1, t[open+1:open+1+nameSize(t[open+1:])])
+			f.elementText(tag+1, t[open+1:open+1+words.NameSize(t[open+1:])])
 		}
 		return
 	}

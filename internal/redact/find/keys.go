@@ -1,10 +1,10 @@
-package redact
+package find
 
 import (
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"muster/internal/redact/words"
 )
 
 // key is a secret's name in the text and what stands around it.
@@ -26,7 +26,7 @@ type key struct {
 func (f *finder) keys() {
 	line := 0
 	for i := 0; i < len(f.text); {
-		n := nameSize(f.text[i:])
+		n := words.NameSize(f.text[i:])
 		if n == 0 {
 			if f.text[i] == '\n' {
 				line = i + 1
@@ -40,7 +40,7 @@ func (f *finder) keys() {
 			start++
 		}
 		name := f.text[start:end]
-		if !isSecretName(name) {
+		if !words.IsSecretName(name) {
 			continue
 		}
 		f.key(key{name: name, start: start, end: end, line: line})
@@ -61,27 +61,6 @@ func (f *finder) key(k key) {
 	if f.separate(&k) {
 		f.value(k)
 	}
-}
-
-// nameSize returns the length of a name at the start of s.
-func nameSize(s string) int {
-	n := 0
-	for n < len(s) {
-		c := s[n]
-		if c < utf8.RuneSelf {
-			if !isAlphanumeric(c) && strings.IndexByte("_-.$", c) < 0 {
-				break
-			}
-			n++
-			continue
-		}
-		r, size := utf8.DecodeRuneInString(s[n:])
-		if !unicode.IsLetter(r) {
-			break
-		}
-		n += size
-	}
-	return n
 }
 
 // maxDeclaration bounds what may declare a setting before its key.

@@ -1,10 +1,9 @@
-package redact
+package words
 
 import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -17,7 +16,7 @@ const (
 )
 
 // nameWords are the words by which names of secrets are known, separators left out.
-var nameWords = sync.OnceValue(func() *wordSet {
+var nameWords = sync.OnceValue(func() *set {
 	words := make(map[string]uint32)
 	for _, part := range [...]string{
 		"password", "passwd", "passphrase", "passcode", "passwort", "pswd", "pwd", "secret", "token", "credential",
@@ -34,14 +33,14 @@ var nameWords = sync.OnceValue(func() *wordSet {
 	for _, end := range hanWords() {
 		words[end] = maySay
 	}
-	return newWordSet(nameSeparators, words)
+	return newSet(nameSeparators, words)
 })
 
 // nameSeparators may stand anywhere in a name.
 const nameSeparators = "-_.$"
 
-// isSecretName reports whether a key's name says that its value is a secret.
-func isSecretName(name string) bool {
+// IsSecretName reports whether a key's name says that its value is a secret.
+func IsSecretName(name string) bool {
 	if name == "" || len(name) > 200 {
 		return false
 	}
@@ -54,7 +53,7 @@ func isSecretName(name string) bool {
 	case said&saysSecret != 0:
 		return true
 	}
-	for _, word := range words(name) {
+	for _, word := range split(name) {
 		switch word {
 		case "pass", "psw", "pw", "pin", "psk", "otp", "cvv", "mima":
 			return true
@@ -89,7 +88,7 @@ func isSecretHan(name string) bool {
 	}
 	// A name may mix both: "DB密码" ends with a word, "token值" begins with one.
 	latin := strings.TrimFunc(name, func(c rune) bool { return c >= utf8.RuneSelf })
-	return latin != "" && isSecretName(strings.Map(func(c rune) rune {
+	return latin != "" && IsSecretName(strings.Map(func(c rune) rune {
 		if c >= utf8.RuneSelf {
 			return '_'
 		}
@@ -97,8 +96,8 @@ func isSecretHan(name string) bool {
 	}, latin))
 }
 
-// words splits a name at its separators and where its case or kind of character changes, in lower case.
-func words(name string) []string {
+// split splits a name at its separators and where its case or kind of character changes, in lower case.
+func split(name string) []string {
 	var parts []string
 	start := 0
 	flush := func(end int) {
@@ -109,12 +108,12 @@ func words(name string) []string {
 	for i := range len(name) {
 		c := name[i]
 		switch {
-		case !isAlphanumeric(c):
+		case !IsAlphanumeric(c):
 			flush(i)
 			start = i + 1
 		case i > start && isUpper(c) && !isUpper(name[i-1]),
 			i > start && isUpper(c) && i+1 < len(name) && name[i+1] >= 'a' && name[i+1] <= 'z',
-			i > start && isDigit(c) != isDigit(name[i-1]):
+			i > start && IsDigit(c) != IsDigit(name[i-1]):
 			flush(i)
 			start = i
 		}
@@ -123,38 +122,19 @@ func words(name string) []string {
 	return parts
 }
 
-// isMeasure reports whether the value of a secret's setting is no secret but a switch or a number that says how the
-// secret is handled ("tokenTimeout=30", "passwordRequired=true").
-func isMeasure(name, value string) bool {
-	value = strings.Trim(value, " \t,;}])")
-	switch strings.ToLower(value) {
-	case "", "true", "false", "null", "nil", "none", "yes", "no", "on", "off", "undefined", "~", Mark:
-		return true
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
 	}
-	if parts := words(name); len(parts) > 0 && isDigit(value[0]) {
-		return measures(parts[len(parts)-1], value)
-	}
-	return false
-}
-
-// measures reports whether a value that begins with a digit is what the last word of a setting's name says: a number, with
-// a unit perhaps, or a moment.
-func measures(word, value string) bool {
-	const longest = 8
-	switch word {
-	case "at", "date", "time", "since", "until":
-		return len(value) >= len("2026-01-02") && len(value) <= len(time.RFC3339Nano) &&
-			isDigit(value[3]) && value[4] == '-' && strings.Trim(value, "0123456789-:.TZ+ ") == ""
-	case "timeout", "ttl", "expiry", "expire", "expires", "expiration", "length", "len", "min", "max", "count", "size",
-		"age", "days", "hours", "minutes", "seconds", "ms", "retries", "attempts", "limit", "version", "interval", "tokens", "cookies":
-		return len(value) <= longest &&
-			(strings.Trim(value, "0123456789") == "" || strings.Trim(strings.ToLower(value), "0123456789") != value)
-	}
-	return false
+	return true
 }
 
 func isUpper(c byte) bool { return c >= 'A' && c <= 'Z' }
 
-func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+// IsDigit reports whether a byte is one of 0 to 9.
+func IsDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-func isAlphanumeric(c byte) bool { return (c|0x20) >= 'a' && (c|0x20) <= 'z' || isDigit(c) }
+// IsAlphanumeric reports whether a byte is a letter of ASCII or a digit.
+func IsAlphanumeric(c byte) bool { return (c|0x20) >= 'a' && (c|0x20) <= 'z' || IsDigit(c) }

@@ -1,11 +1,9 @@
-package redact
+package words
 
-import "unicode/utf8"
-
-// wordSet finds every occurrence of many words in one pass over a text, the case of ASCII letters left out of account
+// set finds every occurrence of many words in one pass over a text, the case of ASCII letters left out of account
 // (Aho and Corasick, "Efficient string matching", 1975). Each word stands for a set of bits. It is safe for concurrent
 // use.
-type wordSet struct {
+type set struct {
 	// class narrows the bytes to those that stand in a word: 0 for all others, pass for those that are passed over.
 	class [256]uint8
 	width int
@@ -21,9 +19,9 @@ const hit = 1 << 31
 // pass is the class of a byte that a word may hold anywhere: "pass_word" is "password".
 const pass = 1
 
-// newWordSet builds the set for words of lower-case letters and other bytes.
-func newWordSet(passed string, words map[string]uint32) *wordSet {
-	w := &wordSet{width: pass + 1, found: map[uint32]uint32{}}
+// newSet builds the set for words of lower-case letters and other bytes.
+func newSet(passed string, words map[string]uint32) *set {
+	w := &set{width: pass + 1, found: map[uint32]uint32{}}
 	for i := range len(passed) {
 		w.class[passed[i]] = pass
 	}
@@ -57,7 +55,7 @@ func newWordSet(passed string, words map[string]uint32) *wordSet {
 
 // link adds, for each state, where to go on when its word breaks off: to the longest other beginning that the text so
 // far ends in.
-func (w *wordSet) link() {
+func (w *set) link() {
 	fall := make(map[uint32]uint32)
 	var queue []uint32
 	for c := pass + 1; c < w.width; c++ {
@@ -90,7 +88,7 @@ func (w *wordSet) link() {
 }
 
 // search returns the bits of all words that the text holds.
-func search[T string | []byte](w *wordSet, text T) (bits uint32) {
+func search[T string | []byte](w *set, text T) (bits uint32) {
 	state, next := uint32(0), w.next
 	for i := range len(text) {
 		state = next[state&^hit+uint32(w.class[text[i]])]
@@ -101,29 +99,8 @@ func search[T string | []byte](w *wordSet, text T) (bits uint32) {
 	return bits
 }
 
-// look returns the bits of nameWords and formWords in a text. Both are sought side by side, because a processor does so in
-// the time of one.
-func look[T string | []byte](text T) (names, marks uint32) {
-	n, m := nameWords(), formWords()
-	inName, inMark := uint32(0), uint32(0)
-	for i := range len(text) {
-		c := text[i]
-		inName = n.next[inName&^hit+uint32(n.class[c])]
-		inMark = m.next[inMark&^hit+uint32(m.class[c])]
-		if (inName|inMark)&hit != 0 {
-			if inName&hit != 0 {
-				names |= n.found[inName&^hit]
-			}
-			if inMark&hit != 0 {
-				marks |= m.found[inMark&^hit]
-			}
-		}
-	}
-	return names, marks
-}
-
 // each calls f with where each occurrence ends and the bits found there.
-func (w *wordSet) each(text string, f func(end int, bits uint32)) {
+func (w *set) each(text string, f func(end int, bits uint32)) {
 	state := uint32(0)
 	for i := range len(text) {
 		state = w.next[state&^hit+uint32(w.class[text[i]])]
@@ -131,13 +108,4 @@ func (w *wordSet) each(text string, f func(end int, bits uint32)) {
 			f(i+1, w.found[state&^hit])
 		}
 	}
-}
-
-func isASCII(s string) bool {
-	for i := range len(s) {
-		if s[i] >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
 }

@@ -1,169 +1,10 @@
-package redact
+package find
 
 import (
-	"regexp"
 	"strings"
-	"sync"
+
+	"muster/internal/redact/words"
 )
-
-// value notes the value of a key, whatever form it has.
-func (f *finder) value(k key) {
-	t, v := f.text, k.value
-	if v >= len(t) {
-		return
-	}
-	if t[v] == '\n' {
-		f.emptyValue(k)
-		return
-	}
-	if strings.IndexByte("!&|>", t[v]) >= 0 {
-		line := f.line(v)
-		f.work -= len(line)
-		if blockScalar().MatchString(line) {
-			f.indented(k, v+len(line))
-			return
-		}
-	}
-	if inner, end, ok := f.quotedAt(v); ok {
-		if !isMeasure(k.name, t[inner:end]) {
-			f.add(inner, end)
-		}
-		return
-	}
-	if strings.HasPrefix(t[v:], Mark) || strings.HasPrefix(Mark, t[v:]) {
-		return
-	}
-	if t[v] == '{' || t[v] == '[' {
-		f.nested(k, v)
-		return
-	}
-	f.bare(k)
-}
-
-// blockScalar matches YAML's introduction of a value in the lines below.
-var blockScalar = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(?:[!&]\S*\s+)*[|>][-+0-9]*\s*(?:#.*)?$`)
-})
-
-// quotedAt returns where the inside of a quoted value begins and ends. A quote may be escaped, as in JSON within JSON,
-// and is then closed by one that is escaped as often. A quote that is never closed goes on to the end of its line.
-func (f *finder) quotedAt(v int) (inner, end int, ok bool) {
-	t, i := f.text, v
-	for i < len(t) && i < v+8 && t[i] == '\\' {
-		i++
-	}
-	escape := t[v:i]
-	if i < len(t) && strings.IndexByte("@rbuf$LN", t[i]) >= 0 && i+1 < len(t) && (t[i+1] == '"' || t[i+1] == '\'') {
-		i++
-	}
-	for _, quote := range [...]string{`"""`, `'''`, `"`, `'`, "`", "&quot;", "&apos;", "“", "‘"} {
-		if !strings.HasPrefix(t[i:], quote) {
-			continue
-		}
-		inner = i + len(quote)
-		end = closing(t, inner, escape, quote)
-		if end < 0 {
-			f.work -= min(maxQuotedBytes, len(t)-inner)
-			end = inner + len(f.line(inner))
-		}
-		f.work -= end - inner
-		return inner, end, true
-	}
-	return 0, 0, false
-}
-
-// maxQuotedBytes bounds a quoted value: farther than this a quote was not meant to be closed.
-const maxQuotedBytes = 64 << 10
-
-// closing returns where the closing quote (with its escape) begins, or -1.
-func closing(t string, from int, escape, quote string) int {
-	switch quote {
-	case "“":
-		quote = "”"
-	case "‘":
-		quote = "’"
-	}
-	limit := min(len(t), from+maxQuotedBytes)
-	for i := from; i < limit; i++ {
-		if escape == "" && len(quote) == 1 && quote != "`" && t[i] == '\\' {
-			i++
-			continue
-		}
-		if !strings.HasPrefix(t[i:limit], escape+quote) {
-			continue
-		}
-		// Twice the quote is one quote in the value: SQL, CSV, YAML.
-		if escape == "" && len(quote) == 1 && strings.HasPrefix(t[i+1:limit], quote) {
-			i++
-			continue
-		}
-		if escape != "" && i > from && t[i-1] == '\\' {
-			continue
-		}
-		return i
-	}
-	return -1
-}
-
-// nested notes every value within brackets.
-func (f *finder) nested(k key, v int) {
-	t := f.text
-	if k.separator == '=' && t[v] == '{' {
-		// ODBC puts braces around a value that holds semicolons.
-		if end := strings.IndexByte(f.line(v), '}'); end > 0 {
-			f.work -= end
-			f.add(v+1, v+end)
-			return
-		}
-	}
-	depth := 0
-	for i := v; i < len(t) && f.work >= 0; f.work-- {
-		switch c := t[i]; {
-		case c == '[' && strings.HasPrefix(t[i:], Mark):
-			i += len(Mark)
-		case c == '{' || c == '[':
-			depth++
-			i++
-		case c == '}' || c == ']':
-			depth--
-			i++
-			if depth == 0 {
-				return
-			}
-		case strings.IndexByte(" \t\n,:=", c) >= 0:
-			i++
-		default:
-			i = f.nestedScalar(i)
-		}
-	}
-}
-
-// nestedScalar notes the scalar at i unless it is a key, and returns where it ends.
-func (f *finder) nestedScalar(i int) int {
-	t := f.text
-	if inner, end, ok := f.quotedAt(i); ok {
-		after := end
-		for after < len(t) && strings.IndexByte("\\\"'`", t[after]) >= 0 {
-			after++
-		}
-		if next := skipSpaces(t, after); (next >= len(t) || t[next] != ':') && !isMeasure("", t[inner:end]) {
-			f.add(inner, end)
-		}
-		return max(after, i+1)
-	}
-	end := i
-	for end < len(t) && strings.IndexByte(",}]\n", t[end]) < 0 {
-		if t[end] == ':' && end+1 < len(t) && strings.IndexByte(" \t\"'[{", t[end+1]) >= 0 {
-			return end + 1
-		}
-		end++
-	}
-	f.work -= end - i
-	if !isMeasure("", t[i:end]) {
-		f.add(i, end)
-	}
-	return max(end, i+1)
-}
 
 // bare notes a value without quotes. At the start of a line the value is all the rest of it: a secret may hold any
 // character, and what a comment behind it loses is no loss.
@@ -171,7 +12,7 @@ func (f *finder) bare(k key) {
 	t, v := f.text, k.value
 	line := f.line(v)
 	if number := jsonNumber(line); number > 0 && k.quoted {
-		if !isMeasure(k.name, line[:number]) {
+		if !words.IsMeasure(k.name, line[:number]) {
 			f.add(v, v+number)
 		}
 		return
@@ -195,7 +36,7 @@ func (f *finder) bare(k key) {
 		end = v + bareSize(t[v:end], f.isConnection(k, end), k.quoted)
 	}
 	f.work -= end - v
-	if isMeasure(k.name, t[v:end]) {
+	if words.IsMeasure(k.name, t[v:end]) {
 		return
 	}
 	f.add(v, end)
@@ -213,7 +54,7 @@ func isHeader(name string) bool {
 // jsonNumber returns the length of a number and the spaces behind it where something of JSON follows, or 0.
 func jsonNumber(s string) int {
 	i := 0
-	for i < len(s) && (isDigit(s[i]) || s[i] == '.' || i == 0 && s[i] == '-') {
+	for i < len(s) && (words.IsDigit(s[i]) || s[i] == '.' || i == 0 && s[i] == '-') {
 		i++
 	}
 	if strings.Trim(s[:i], "-") == "" {
@@ -279,7 +120,7 @@ func (f *finder) holdsPart(s string) bool {
 func partName(s string) int {
 	const most = 41
 	n := 0
-	for n < min(len(s), most) && (isAlphanumeric(s[n]) || strings.IndexByte("_ .-", s[n]) >= 0) {
+	for n < min(len(s), most) && (words.IsAlphanumeric(s[n]) || strings.IndexByte("_ .-", s[n]) >= 0) {
 		n++
 	}
 	if n > 0 && (s[0] == '_' || (s[0]|0x20) >= 'a' && (s[0]|0x20) <= 'z') {

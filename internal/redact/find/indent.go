@@ -1,9 +1,11 @@
-package redact
+package find
 
 import (
 	"regexp"
 	"strings"
 	"sync"
+
+	"muster/internal/redact/words"
 )
 
 // emptyValue handles a key with nothing behind it on its line: its value may stand indented below.
@@ -49,7 +51,7 @@ func (f *finder) indentedLine(start int, line string) {
 	if label := mapKey().FindStringIndex(f.text[body:end]); label != nil {
 		body += label[1]
 	}
-	if !isMeasure("", f.text[body:end]) {
+	if !words.IsMeasure("", f.text[body:end]) {
 		f.add(body, end)
 	}
 }
