@@ -264,7 +264,7 @@ func TestDamagedFileIsRefusedWithTheWayOut(t *testing.T) {
 			if !errors.Is(err, store.ErrCorrupt) {
 				t.Fatalf("opened: %v", err)
 			}
-			for _, part := range []string{"to restore: stop the dispatcher", "muster.db-wal", "copy the newest backup to " + b.path} {
+			for _, part := range []string{"muster.db: ", "to restore: stop the dispatcher", "dispatcher restore BACKUP --data " + filepath.Dir(b.path)} {
 				if !strings.Contains(err.Error(), part) {
 					t.Errorf("%q does not say %q", err, part)
 				}

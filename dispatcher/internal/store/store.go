@@ -5,9 +5,19 @@
 // It decides nothing that a policy should decide and publishes nothing: it
 // applies moves of internal/task under their guards, commits, and then tells
 // observers. It never asks the time; callers pass it.
+//
+// On a full disk a write is answered with ErrNoSpace and leaves nothing, and the
+// writer goes on by itself when there is room. What SQLite needs to end in order
+// is nothing: to roll back, to close and to read write no byte. To begin it
+// needs some: on a full disk the file that readers share cannot be made. And the
+// first write that fails is the first that anybody hears of. So a ballast file
+// holds room (measured: 60 single commits a MiB). It is let go at the first
+// refusal, which is told and yet not passed on: what was being reported is still
+// stored, and a restart finds room. It is made again when twice as much is free.
 package store
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -28,12 +38,23 @@ var migrationFiles embed.FS
 // applicationID marks our files: "Mstr".
 const applicationID = 0x4d737472
 
+// ballastBytes is the room held for a full disk, unless said otherwise: about
+// 480 commits one by one, of up to 512 operations each.
+const ballastBytes = 8 << 20
+
 // Options says which file to open. Readers below 1 means 4; a nil Logger
-// discards.
+// discards. BallastBytes is the room held for a full disk: 0 means 8 MiB, less
+// means none.
+//
+// Trouble, if any, is told when the disk refuses writes (ErrNoSpace, or what
+// the system said) and, with nil, when it takes them again: about a second after
+// there is room, written or not. It is called like an observer.
 type Options struct {
-	Path    string
-	Readers int
-	Logger  *slog.Logger
+	Path         string
+	Readers      int
+	Logger       *slog.Logger
+	BallastBytes int64
+	Trouble      func(err error)
 }
 
 // Store is the open database. All methods are safe for concurrent use. A
@@ -52,8 +73,8 @@ type Store struct {
 }
 
 // Open opens or creates the file, checks it, brings its schema up to date and
-// drops revisions that were not completed. It fails with ErrLocked, ErrCorrupt
-// or ErrNewerSchema.
+// drops revisions that were not completed. It fails with ErrLocked, ErrCorrupt,
+// ErrNewerSchema or ErrNoSpace.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	scripts, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
@@ -61,6 +82,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	db, err := sqlite.Open(ctx, sqlite.Options{
 		Path: o.Path, Readers: o.Readers, Migrations: scripts, ApplicationID: applicationID,
+		BallastBytes: cmp.Or(o.BallastBytes, ballastBytes), Trouble: o.Trouble,
 	})
 	if err != nil {
 		return nil, err
@@ -89,6 +111,16 @@ func (s *Store) Close() error {
 		return fmt.Errorf("cannot close the store: %w", err)
 	}
 	return nil
+}
+
+// Health returns nil when the disk takes writes, what it last refused when it
+// does not (ErrNoSpace when it is full), and ErrClosed. It also reads a row.
+func (s *Store) Health(ctx context.Context) error {
+	if err := s.db.Trouble(); err != nil {
+		return fmt.Errorf("cannot store anything: %w", err)
+	}
+	_, err := s.LastNumber(ctx)
+	return err
 }
 
 // Observe adds an observer; call it before the first use. Observers are called

@@ -34,6 +34,9 @@ var (
 	ErrNewerSchema = sqlite.ErrNewerSchema
 	// ErrCorrupt: the integrity check failed; the text says how to restore.
 	ErrCorrupt = sqlite.ErrCorrupt
+	// ErrNoSpace: the disk takes no more; nothing of the write was stored. It may
+	// be tried again: the store recovers by itself when there is room.
+	ErrNoSpace = sqlite.ErrNoSpace
 	// ErrClosed: the store was closed.
 	ErrClosed = sqlite.ErrClosed
 )

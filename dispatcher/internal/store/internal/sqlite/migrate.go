@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // prepareFile refuses a file that is not ours, is damaged or is newer, and
@@ -17,7 +18,11 @@ func prepareFile(ctx context.Context, conn *sql.Conn, path string, o Options) er
 	if err != nil {
 		return err
 	}
-	if err := quickCheck(ctx, conn); err != nil {
+	limit := o.CheckFor
+	if limit == 0 {
+		limit = usualCheck
+	}
+	if err := quickCheck(ctx, conn, limit); err != nil {
 		return err
 	}
 	var id, version, tables int64
@@ -45,15 +50,22 @@ func prepareFile(ctx context.Context, conn *sql.Conn, path string, o Options) er
 	return nil
 }
 
-// quickCheck reads every page once, without comparing indexes with tables.
-func quickCheck(ctx context.Context, conn *sql.Conn) error {
-	var found []string
-	err := Each(ctx, conn, func(rows *sql.Rows) error {
-		var line string
-		err := rows.Scan(&line)
-		found = append(found, line)
-		return err
+// usualCheck bounds the check at Open: headquarters must be back soon, and what
+// is read in 5 s is several hundred thousand tasks.
+const usualCheck = 5 * time.Second
+
+// quickCheck reads every page once, without comparing indexes with tables. What
+// it could not read within the limit is left to a full check.
+func quickCheck(ctx context.Context, q Querier, limit time.Duration) error {
+	bounded, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	found, err := List(bounded, q, func(row Row) (line string, err error) {
+		err = row.Scan(&line)
+		return line, err
 	}, "PRAGMA quick_check(5)")
+	if bounded.Err() != nil && ctx.Err() == nil && len(found) == 0 {
+		return nil // the time is over, and nothing wrong was found
+	}
 	if err != nil {
 		return err
 	}

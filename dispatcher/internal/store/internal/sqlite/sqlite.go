@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	driver "modernc.org/sqlite"
 	codes "modernc.org/sqlite/lib"
@@ -42,15 +43,26 @@ const (
 	// stream may read on without waiting for itself.
 	maxStreams  = 16
 	idleStreams = 2 // kept open between uses
+
+	// The files beside the database.
+	lockSuffix    = ".lock"
+	ballastSuffix = ".ballast"
 )
 
 // Options says what to open. Migrations holds NNNN_name.sql files in its root,
 // numbered from 0001 without a gap. Readers below 1 means 4.
+//
+// BallastBytes is how much room is held for a full disk, below 1: none. Trouble,
+// if any, is told when the medium refuses writes and, with nil, when it takes
+// them again; it is called like Committed.
 type Options struct {
 	Path          string
 	Readers       int
 	Migrations    fs.FS
 	ApplicationID int32
+	BallastBytes  int64
+	CheckFor      time.Duration // bounds the check of all pages, 0: 5 s
+	Trouble       func(error)
 }
 
 // DB is an open database. All methods are safe for concurrent use.
@@ -65,20 +77,31 @@ type DB struct {
 }
 
 // Open locks, opens, checks and migrates the database, and starts the writer.
-// It fails with ErrLocked, ErrCorrupt or ErrNewerSchema.
+// It fails with ErrLocked, ErrCorrupt, ErrNewerSchema or ErrNoSpace.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	path, err := resolve(o.Path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open database %s: %w", o.Path, err)
 	}
-	lock, err := acquire(path + ".lock")
+	db, err := openLocked(ctx, path, o)
+	if outOfRoom(err) && (ballast{path + ballastSuffix, o.BallastBytes}).release() {
+		db, err = openLocked(ctx, path, o)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot open database %s: %w", path, err)
+	}
+	return db, nil
+}
+
+func openLocked(ctx context.Context, path string, o Options) (*DB, error) {
+	lock, err := acquire(path + lockSuffix)
+	if err != nil {
+		return nil, err
 	}
 	db := &DB{lock: lock}
 	if err := db.open(ctx, path, o); err != nil {
 		_ = db.Close() // the reason for closing matters more
-		return nil, fmt.Errorf("cannot open database %s: %w", path, damaged(err, path))
+		return nil, damaged(noSpace(err), path)
 	}
 	return db, nil
 }
@@ -122,7 +145,8 @@ func (db *DB) open(ctx context.Context, path string, o Options) error {
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}
-	db.writer = startWriter(conn)
+	held := ballast{path + ballastSuffix, o.BallastBytes}
+	db.writer = startWriter(conn, held, o.Trouble)
 	return nil
 }
 
@@ -278,6 +302,6 @@ func damaged(err error, path string) error {
 		return err
 	}
 	name := filepath.Base(path)
-	return fmt.Errorf("%w; to restore: stop the dispatcher, move %s, %s-wal and %s-shm aside together, copy the newest backup to %s, start again",
-		err, name, name, name, path)
+	return fmt.Errorf("%s: %w; to restore: stop the dispatcher and run: dispatcher restore BACKUP --data %s (it keeps %s beside)",
+		name, err, filepath.Dir(path), name)
 }

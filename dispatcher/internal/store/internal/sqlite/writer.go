@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"time"
 )
 
 const (
@@ -48,24 +49,31 @@ type writer struct {
 	ended chan struct{}
 	stmts map[string]*sql.Stmt
 	told  *teller
+
+	trouble trouble
+	ballast ballast
 }
 
-func startWriter(conn *sql.Conn) *writer {
+func startWriter(conn *sql.Conn, held ballast, tell func(error)) *writer {
 	w := &writer{
-		conn:  conn,
-		queue: make(chan *request), // unbuffered: what is handed over is answered
-		quit:  make(chan struct{}),
-		ended: make(chan struct{}),
-		stmts: map[string]*sql.Stmt{},
-		told:  startTeller(),
+		conn:    conn,
+		trouble: trouble{tell: tell, known: true}, // a calm start is no news
+		ballast: held,
+		queue:   make(chan *request), // unbuffered: what is handed over is answered
+		quit:    make(chan struct{}),
+		ended:   make(chan struct{}),
+		stmts:   map[string]*sql.Stmt{},
+		told:    startTeller(),
 	}
+	w.trouble.note(held.hold())
 	go w.loop()
 	return w
 }
 
 // Write hands the operation to the writer and waits for its commit. It returns
-// ErrClosed when the database is closed, and ctx's error when the caller
-// stopped waiting: the operation is then done wholly or not at all.
+// ErrClosed when the database is closed, ErrNoSpace when the disk is full, and
+// ctx's error when the caller stopped waiting: the operation is then done wholly
+// or not at all.
 func (db *DB) Write(ctx context.Context, op Op) error {
 	r := &request{op: op, ctx: ctx, done: make(chan struct{})}
 	select {
@@ -100,14 +108,44 @@ func (w *writer) stop() error {
 
 func (w *writer) loop() {
 	defer close(w.ended)
+	look := time.NewTicker(calmInterval)
+	defer look.Stop()
 	for {
+		if tell, fresh := w.trouble.news(); fresh {
+			w.told.tell(tell)
+		}
 		select {
 		case <-w.quit:
 			return
 		case first := <-w.queue:
 			w.commit(w.drain(first))
+		case <-look.C:
+			w.recover()
 		}
 	}
+}
+
+// recover ends a spell of trouble once the ballast is held again and something
+// was written: a small commit may fit into the log of a disk that is still full.
+func (w *writer) recover() {
+	if w.trouble.err() == nil || w.ballast.hold() != nil {
+		return
+	}
+	if err := w.transact([]*request{{op: Op{Run: touch}, ctx: context.Background()}}); err == nil {
+		w.trouble.note(nil)
+	}
+}
+
+// touch writes one page that says the same as before.
+func touch(tx *Tx) error {
+	version, err := One(context.Background(), tx, func(row Row) (n int64, err error) {
+		err = row.Scan(&n)
+		return n, err
+	}, "PRAGMA user_version")
+	if err == nil {
+		err = tx.w.exec(fmt.Sprintf("PRAGMA user_version = %d", version))
+	}
+	return tx.fail(err)
 }
 
 // drain takes what waits already and lingers for nothing: while one commit
@@ -126,14 +164,29 @@ func (w *writer) drain(first *request) []*request {
 }
 
 func (w *writer) commit(group []*request) {
-	if err := w.transact(group); err == nil || len(group) == 1 {
+	err := w.attempt(group)
+	if err == nil || len(group) == 1 {
 		w.answer(group, err)
 		return
 	}
 	for _, r := range group {
 		alone := []*request{r}
-		w.answer(alone, w.transact(alone))
+		w.answer(alone, w.attempt(alone))
 	}
+}
+
+// attempt is transact, and once more with the room that the ballast held when
+// the disk is full.
+func (w *writer) attempt(group []*request) error {
+	err := w.transact(group)
+	if !failing(err) {
+		return err
+	}
+	w.trouble.note(err)
+	if errors.Is(err, ErrNoSpace) && w.ballast.release() {
+		err = w.transact(group)
+	}
+	return err
 }
 
 func (w *writer) answer(group []*request, err error) {
@@ -156,7 +209,8 @@ func (w *writer) answer(group []*request, err error) {
 // transact runs the group in one transaction, or leaves nothing of it. No
 // caller's context reaches SQLite: a cancelled one would roll back in silence
 // and let what follows commit by itself.
-func (w *writer) transact(group []*request) error {
+func (w *writer) transact(group []*request) (err error) {
+	defer func() { err = noSpace(err) }()
 	if err := w.exec("BEGIN IMMEDIATE"); err != nil {
 		return fmt.Errorf("cannot begin: %w", err)
 	}
