@@ -1,0 +1,242 @@
+package checker
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"muster/internal/protocol"
+	"muster/tests/chaos/history"
+)
+
+// book is the evidence, sorted for looking things up.
+type book struct {
+	Evidence
+	topics protocol.Topics
+	limits Limits
+	rule   Rule
+	found  []Finding
+
+	runs     map[string]Run
+	tasks    map[string]Task
+	ofRun    map[string][]Task
+	attempts map[execution]Attempt
+	targets  map[string]map[string]bool // run: stores
+
+	grants   []order   // first of each attempt, in the order of the histories
+	orders   []order   // every order that an agent got
+	results  []result  // every result that an agent sent
+	events   []event   // every step of a store that was seen
+	requests []request // every request that was asked
+	marks    []history.Line
+	faults   []fault
+}
+
+// execution is one attempt of one task.
+type execution struct {
+	task    string
+	attempt int
+}
+
+type order struct {
+	history.Line
+	Order protocol.Order
+}
+
+func (o order) execution() execution { return execution{o.Order.TaskID, o.Order.Attempt} }
+
+type result struct {
+	history.Line
+	Result protocol.Result
+}
+
+func (r result) execution() execution { return execution{r.Result.TaskID, r.Result.Attempt} }
+
+type event struct {
+	history.Line
+	StoreEvent protocol.StoreEvent
+}
+
+// request is one call of a client. Reply is the zero value unless outcome is
+// ok or refused.
+type request struct {
+	asked, answered history.Line
+	user            string
+	verb            protocol.Verb
+	outcome         history.Outcome
+	reply           protocol.Reply
+}
+
+// fault is from its beginning to its end, epoch milliseconds; end is 0 when it
+// is not over.
+type fault struct {
+	name       string
+	begin, end int64
+}
+
+func open(e Evidence) (*book, error) {
+	topics, err := protocol.NewTopics(cmp.Or(e.Root, protocol.DefaultRoot))
+	if err != nil {
+		return nil, err
+	}
+	b := &book{Evidence: e, topics: topics, limits: e.Limits.filled(),
+		runs: map[string]Run{}, tasks: map[string]Task{}, ofRun: map[string][]Task{},
+		attempts: map[execution]Attempt{}, targets: map[string]map[string]bool{}}
+	for _, r := range e.Store.Runs {
+		b.runs[r.RunID] = r
+		b.targets[r.RunID] = map[string]bool{}
+	}
+	for _, t := range e.Store.Targets {
+		if b.targets[t.RunID] == nil {
+			return nil, fmt.Errorf("cannot judge: the database has targets of run %s and no such run", t.RunID)
+		}
+		b.targets[t.RunID][t.StoreID] = true
+	}
+	for _, t := range e.Store.Tasks {
+		b.tasks[t.TaskID] = t
+		b.ofRun[t.RunID] = append(b.ofRun[t.RunID], t)
+	}
+	for _, a := range e.Store.Attempts {
+		b.attempts[execution{a.TaskID, a.Attempt}] = a
+	}
+	return b, b.read()
+}
+
+// read takes the histories apart. A message that cannot be read is nobody's
+// proof: participants may send anything.
+func (b *book) read() error {
+	calls := map[string]int{}
+	granted := map[execution]bool{}
+	for _, l := range b.History {
+		call := fmt.Sprintf("%s %s %d", fileOf(l), l.Who, l.Call)
+		switch l.Act {
+		case history.ActAsked:
+			addr, ok := b.topics.Parse(l.Topic)
+			if !ok || addr.Area != protocol.AreaRequest {
+				return fmt.Errorf("cannot judge: %s asks on %q, which is no request topic", l.Source, l.Topic)
+			}
+			calls[call] = len(b.requests)
+			b.requests = append(b.requests, request{asked: l, user: addr.User, verb: addr.Verb, outcome: history.OutcomeUnknown})
+		case history.ActAnswered:
+			if err := b.answer(l, calls, call); err != nil {
+				return err
+			}
+		case history.ActSent:
+			b.sent(l)
+		case history.ActGot:
+			b.got(l, granted)
+		case history.ActExecuted:
+			b.marks = append(b.marks, l)
+		case history.ActFault:
+			b.fault(l)
+		case history.ActSubscribed, history.ActConnected, history.ActDisconnected, history.ActLooked, history.ActSampled:
+		default:
+			return fmt.Errorf("cannot judge: %s has the unknown act %q", l.Source, l.Act)
+		}
+	}
+	return nil
+}
+
+func (b *book) answer(l history.Line, calls map[string]int, call string) error {
+	i, ok := calls[call]
+	if !ok {
+		return fmt.Errorf("cannot judge: %s answers a call that nobody made", l.Source)
+	}
+	r := &b.requests[i]
+	r.answered, r.outcome = l, l.Outcome
+	if l.Outcome != history.OutcomeUnknown {
+		if err := protocol.Decode([]byte(l.Payload), protocol.MaxPayloadBytes, &r.reply); err != nil {
+			return fmt.Errorf("cannot judge: the reply at %s: %w", l.Source, err)
+		}
+	}
+	return nil
+}
+
+func (b *book) sent(l history.Line) {
+	addr, ok := b.topics.Parse(l.Topic)
+	if !ok || addr.Kind != protocol.KindResult || l.Role != history.RoleAgent {
+		return
+	}
+	r := result{Line: l}
+	if protocol.Decode([]byte(l.Payload), protocol.MaxPayloadBytes, &r.Result) == nil {
+		b.results = append(b.results, r)
+	}
+}
+
+func (b *book) got(l history.Line, granted map[execution]bool) {
+	addr, ok := b.topics.Parse(l.Topic)
+	if !ok {
+		return
+	}
+	switch {
+	case addr.Kind == protocol.KindOrders && l.Role == history.RoleAgent:
+		o := order{Line: l}
+		if protocol.Decode([]byte(l.Payload), protocol.MaxPayloadBytes, &o.Order) != nil {
+			return
+		}
+		b.orders = append(b.orders, o)
+		if o.Order.Order == protocol.OrderGrant && !granted[o.execution()] {
+			granted[o.execution()] = true
+			b.grants = append(b.grants, o)
+		}
+	case addr.Area == protocol.AreaRuns && addr.Store != "":
+		e := event{Line: l}
+		if protocol.Decode([]byte(l.Payload), protocol.MaxPayloadBytes, &e.StoreEvent) == nil {
+			b.events = append(b.events, e)
+		}
+	}
+}
+
+func (b *book) fault(l history.Line) {
+	if l.On {
+		b.faults = append(b.faults, fault{name: l.Name, begin: l.AtMs})
+		return
+	}
+	for i := len(b.faults) - 1; i >= 0; i-- {
+		if f := &b.faults[i]; f.name == l.Name && f.end == 0 {
+			f.end = l.AtMs
+			return
+		}
+	}
+	b.faults = append(b.faults, fault{name: l.Name, begin: l.AtMs, end: l.AtMs})
+}
+
+// headquarters and brokers are the names of faults that mean a restart.
+const (
+	faultDispatcher = "dispatcher"
+	faultBroker     = "broker"
+)
+
+// lastFault is when the last fault ended; the copy's moment when one is not over.
+func (b *book) lastFault() (at int64) {
+	for _, f := range b.faults {
+		if f.end == 0 {
+			return b.Store.TakenAt
+		}
+		at = max(at, f.end)
+	}
+	return at
+}
+
+// broken notes a finding of the rule that is being applied.
+func (b *book) broken(f Finding, text string, args ...any) {
+	f.Rule, f.Text = b.rule, fmt.Sprintf(text, args...)
+	if f.Run == "" && f.Task != "" {
+		f.Run = b.tasks[f.Task].RunID
+	}
+	b.found = append(b.found, f)
+}
+
+func fileOf(l history.Line) string {
+	for i := len(l.Source) - 1; i >= 0; i-- {
+		if l.Source[i] == ':' {
+			return l.Source[:i]
+		}
+	}
+	return l.Source
+}
+
+func ms(d time.Duration) int64 { return d.Milliseconds() }
+
+// moment writes epoch milliseconds for people.
+func moment(at int64) string { return time.UnixMilli(at).UTC().Format("15:04:05.000") }

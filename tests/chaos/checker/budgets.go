@@ -1,0 +1,211 @@
+package checker
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"muster/tests/chaos/history"
+)
+
+// budgets: RUNNING stays under its cap, grants under burst + rate·t.
+func budgets(b *book) {
+	if b.limits.MaxRunning > 0 {
+		b.capStored()
+		b.capSeen()
+	}
+	if b.limits.GrantsPerSecond > 0 {
+		b.rateStored()
+		b.rateSeen()
+	}
+}
+
+// step is a change of how many attempts run, at at in milliseconds.
+type step struct {
+	at int64
+	by int
+	execution
+	line string
+}
+
+// over returns the first step that goes beyond the cap, and how many ran then.
+// Of the steps of one moment those that end come first.
+func over(steps []step, limit int) (step, int) {
+	slices.SortStableFunc(steps, func(a, c step) int { return cmp.Or(cmp.Compare(a.at, c.at), cmp.Compare(a.by, c.by)) })
+	running := 0
+	for _, s := range steps {
+		if running += s.by; running > limit {
+			return s, running
+		}
+	}
+	return step{}, 0
+}
+
+// capStored goes by what headquarters noted. A slot is free once its attempt's
+// end is committed, and both moments are read before their commits: each end is
+// taken to be Slack earlier.
+func (b *book) capStored() {
+	var steps []step
+	for _, a := range b.Store.Attempts {
+		key := execution{a.TaskID, a.Attempt}
+		end := a.EndedAt - ms(b.limits.Slack)
+		if a.EndedAt != 0 && end <= a.GrantedAt {
+			continue // shorter than can be seen
+		}
+		steps = append(steps, step{at: a.GrantedAt, by: 1, execution: key})
+		if a.EndedAt != 0 {
+			steps = append(steps, step{at: end, by: -1, execution: key})
+		}
+	}
+	if s, running := over(steps, b.limits.MaxRunning); running > 0 {
+		b.broken(Finding{Task: s.task, Attempt: s.attempt}, "with its grant at %s the store had %d RUNNING, the cap is %d", moment(s.at), running, b.limits.MaxRunning)
+	}
+}
+
+// capSeen goes by what terminals saw: an attempt ran at least from the grant
+// that was got to the answer that was sent, or to its end by headquarters' word
+// if that was earlier. It needs no slack, since both lie inside.
+func (b *book) capSeen() {
+	sent := map[execution]int64{}
+	for _, r := range b.results {
+		if _, again := sent[r.execution()]; !again {
+			sent[r.execution()] = r.AtMs
+		}
+	}
+	var steps []step
+	for _, o := range b.grants {
+		end, answered := sent[o.execution()]
+		if ended := b.attempts[o.execution()].EndedAt; ended != 0 && (!answered || ended < end) {
+			end, answered = ended, true
+		}
+		if !answered || end <= o.AtMs {
+			continue // how long it ran is not known
+		}
+		steps = append(steps, step{at: o.AtMs, by: 1, execution: o.execution(), line: o.Source},
+			step{at: end, by: -1, execution: o.execution()})
+	}
+	if s, running := over(steps, b.limits.MaxRunning); running > 0 {
+		b.broken(Finding{Task: s.task, Attempt: s.attempt, Line: s.line}, "with its grant %d attempts were seen to run, the cap is %d", running, b.limits.MaxRunning)
+	}
+}
+
+// rateStored goes by headquarters' own moments. The bucket is full at each
+// start of headquarters. Moments are whole milliseconds: one token of slack.
+func (b *book) rateStored() {
+	granted := slices.Clone(b.Store.Attempts)
+	slices.SortStableFunc(granted, func(a, c Attempt) int { return cmp.Compare(a.GrantedAt, c.GrantedAt) })
+	bucket := b.bucket(1)
+	for _, a := range granted {
+		if !bucket.take(a.GrantedAt) {
+			b.broken(Finding{Task: a.TaskID, Attempt: a.Attempt}, "its grant at %s is more than a burst of %d and %g a second allow",
+				moment(a.GrantedAt), b.limits.GrantBurst, b.limits.GrantsPerSecond)
+			return
+		}
+	}
+}
+
+// rateSeen goes by the grants that terminals got. A grant may be Delivery on
+// its way, which brings together what was granted apart.
+func (b *book) rateSeen() {
+	bucket := b.bucket(1 + b.limits.GrantsPerSecond*b.limits.Delivery.Seconds())
+	for _, o := range b.grants {
+		if !bucket.take(o.AtMs) {
+			b.broken(Finding{Task: o.Order.TaskID, Attempt: o.Order.Attempt, Line: o.Source},
+				"its grant, got at %s, is more than a burst of %d and %g a second allow", moment(o.AtMs), b.limits.GrantBurst, b.limits.GrantsPerSecond)
+			return
+		}
+	}
+}
+
+// bucket says whether tokens suffice if nobody ever waited for one in vain; it
+// refuses exactly when some window has more than burst + rate·t + slack.
+type bucket struct {
+	rate, burst, level float64
+	last               int64
+	full               []int64 // moments at which it is full again
+}
+
+func (b *book) bucket(slack float64) *bucket {
+	burst := float64(b.limits.GrantBurst) + slack
+	all := &bucket{rate: b.limits.GrantsPerSecond, burst: burst, level: burst}
+	for _, f := range b.faults {
+		if f.name == faultDispatcher {
+			all.full = append(all.full, f.begin)
+		}
+	}
+	return all
+}
+
+func (t *bucket) take(at int64) bool {
+	t.level = min(t.burst, t.level+t.rate*float64(max(at-t.last, 0))/1000)
+	for len(t.full) > 0 && t.full[0] <= at {
+		t.level, t.full = t.burst, t.full[1:]
+	}
+	t.last = max(t.last, at)
+	t.level--
+	return t.level >= 0
+}
+
+// flat: what a process uses does not grow with what it has done.
+func flat(b *book) {
+	samples := map[process][]history.Line{}
+	var order []process
+	for _, l := range b.History {
+		if l.Act != history.ActSampled || l.Sample == nil {
+			continue
+		}
+		key := process{l.Name, l.PID}
+		if samples[key] == nil {
+			order = append(order, key)
+		}
+		samples[key] = append(samples[key], l)
+	}
+	for _, key := range order {
+		b.flatProcess(key, samples[key])
+	}
+}
+
+type process struct {
+	name string
+	pid  int
+}
+
+// fewestSamples is how many are needed after the warm-up to say anything.
+const fewestSamples = 16
+
+// measures are what is compared, and how much more the last quarter may show
+// beside a tenth: what a few connections or a garbage collection make.
+var measures = []struct {
+	name  string
+	more  int64
+	value func(history.Sample) int64
+}{
+	{"goroutines", 16, func(s history.Sample) int64 { return int64(s.Goroutines) }},
+	{"descriptors", 8, func(s history.Sample) int64 { return int64(s.Descriptors) }},
+	{"RSS bytes", 16 << 20, func(s history.Sample) int64 { return s.RSSBytes }},
+}
+
+func (b *book) flatProcess(p process, lines []history.Line) {
+	lines = lines[int(float64(len(lines))*b.limits.WarmUp):]
+	if len(lines) < fewestSamples {
+		return
+	}
+	quarter := len(lines) / 4
+	last := lines[len(lines)-quarter:]
+	for _, m := range measures {
+		before, after := middle(lines[:quarter], m.value), middle(last, m.value)
+		if after > before+before/10+m.more {
+			span := time.Duration(last[0].AtMs-lines[0].AtMs) * time.Millisecond
+			b.broken(Finding{Line: last[len(last)-1].Source}, "%s (process %d) grew from %d to %d %s in %v", p.name, p.pid, before, after, m.name, span)
+		}
+	}
+}
+
+func middle(lines []history.Line, value func(history.Sample) int64) int64 {
+	var all []int64
+	for _, l := range lines {
+		all = append(all, value(*l.Sample))
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
+}

@@ -1,0 +1,157 @@
+// Package checker judges whether Muster kept its promises: from what the
+// participants wrote down, the report files, a copy of the database and what
+// `dispatcher audit verify` said.
+//
+// It knows the documents, the database's tables and nothing inside a program. It
+// starts nothing, asks no clock and opens no file by itself.
+package checker
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"muster/tests/chaos/history"
+)
+
+// Rule names a promise. README.md says what each one proves.
+type Rule string
+
+// The rules; I1 to I12 are the invariants of the design.
+const (
+	Receipts   Rule = "I1"
+	Moves      Rule = "I2"
+	Executions Rule = "I3"
+	Targets    Rule = "I4"
+	Reports    Rule = "I5"
+	Budgets    Rule = "I6"
+	Barrier    Rule = "I7"
+	Once       Rule = "I8"
+	Cancelled  Rule = "I9"
+	Offers     Rule = "I10"
+	Walls      Rule = "I11"
+	Settled    Rule = "I12"
+	Flat       Rule = "flat"
+	Invented   Rule = "invented"
+	AuditChain Rule = "audit"
+)
+
+// Finding is one broken promise. Run, Task, Attempt and File are set as far as
+// they are known; Line is where in a history the proof stands, as file:line.
+type Finding struct {
+	Rule    Rule
+	Run     string
+	Task    string
+	Attempt int
+	File    string
+	Line    string
+	Text    string
+}
+
+// String is the finding on one line.
+func (f Finding) String() string {
+	var b strings.Builder
+	b.WriteString(string(f.Rule) + ":")
+	for _, part := range []struct{ name, value string }{{"run", f.Run}, {"task", f.Task}} {
+		if part.value != "" {
+			b.WriteString(" " + part.name + " " + part.value)
+		}
+	}
+	if f.Attempt > 0 {
+		fmt.Fprintf(&b, " attempt %d", f.Attempt)
+	}
+	if f.File != "" {
+		b.WriteString(" file " + f.File)
+	}
+	if f.Line != "" {
+		b.WriteString(" (" + f.Line + ")")
+	}
+	b.WriteString(" " + f.Text)
+	return b.String()
+}
+
+// Evidence is all that is judged. The histories must hold every agent's
+// messages: what is not in them counts as not sent.
+type Evidence struct {
+	Root    string // of the topics; "": protocol.DefaultRoot
+	History []history.Line
+	Store   Store
+	Earlier *Store            // an older copy of the database; nil: none
+	Reports map[string][]byte // by path with slashes below the report folder
+	Audit   *Audit            // nil: not looked at
+	Limits  Limits
+}
+
+// Audit is what `dispatcher audit verify --json` printed, and its exit code.
+type Audit struct {
+	Exit   int
+	Output []byte
+}
+
+// Limits is what was promised, and how sharp the observation is. Zero values
+// take the defaults that stand beside them.
+type Limits struct {
+	MaxRunning      int           // cap on RUNNING; 0: not judged
+	GrantsPerSecond float64       // 0: not judged
+	GrantBurst      int           // of the bucket
+	Slack           time.Duration // 50 ms: between a moment that headquarters notes and the act
+	Delivery        time.Duration // 2 s: what a grant may take to its terminal
+	Barrier         time.Duration // 1 s: how far from the deadline a barrier may close
+	Reoffer         time.Duration // 10 s: from a subscription after a fault to the offers
+	Settle          time.Duration // 60 s: from the last fault to the end of everything
+	WarmUp          float64       // 0.2: share of a process's samples that is not judged
+}
+
+func (l Limits) filled() Limits {
+	l.Slack = cmp.Or(l.Slack, 50*time.Millisecond)
+	l.Delivery = cmp.Or(l.Delivery, 2*time.Second)
+	l.Barrier = cmp.Or(l.Barrier, time.Second)
+	l.Reoffer = cmp.Or(l.Reoffer, 10*time.Second)
+	l.Settle = cmp.Or(l.Settle, time.Minute)
+	l.WarmUp = cmp.Or(l.WarmUp, 0.2)
+	return l
+}
+
+// Rules lists every rule once, in the order in which Check applies them.
+func Rules() []Rule {
+	var names []Rule
+	for _, r := range law() {
+		names = append(names, r.name)
+	}
+	return names
+}
+
+type rule struct {
+	name  Rule
+	check func(*book)
+}
+
+func law() []rule {
+	return []rule{
+		{Receipts, receipts}, {Moves, moves}, {Executions, executions}, {Targets, targets}, {Reports, reports},
+		{Budgets, budgets}, {Barrier, barriers}, {Once, once}, {Cancelled, cancelled}, {Offers, offers},
+		{Walls, walls}, {Settled, settled}, {Flat, flat}, {Invented, invented}, {AuditChain, audit},
+	}
+}
+
+// Check applies every rule and returns what is broken, in the order of the
+// rules; the same evidence gives the same findings. It fails when the evidence
+// itself cannot be read.
+func Check(e Evidence) ([]Finding, error) {
+	b, err := open(e)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range law() {
+		b.rule = r.name
+		from := len(b.found)
+		r.check(b)
+		slices.SortStableFunc(b.found[from:], func(a, c Finding) int {
+			return cmp.Or(cmp.Compare(a.Run, c.Run), cmp.Compare(a.Task, c.Task), cmp.Compare(a.Attempt, c.Attempt),
+				cmp.Compare(a.File, c.File))
+		})
+	}
+	return b.found, nil
+}

@@ -1,0 +1,194 @@
+package checker
+
+import (
+	"encoding/json"
+	"slices"
+
+	"muster/internal/protocol"
+	"muster/internal/task"
+	"muster/tests/chaos/history"
+)
+
+// moves: each task ends once, by legal moves, and a stale attempt changes
+// nothing.
+func moves(b *book) {
+	for _, t := range b.Store.Tasks {
+		where := Finding{Task: t.TaskID}
+		if !t.state().Valid() {
+			b.broken(where, "the store has it as %s, attempt %d, settled %t, which is no state", t.Status, t.Attempt, t.SettledAt != 0)
+			continue
+		}
+		for n := 1; n <= t.Attempt; n++ {
+			a, known := b.attempts[execution{t.TaskID, n}]
+			where.Attempt = n
+			switch {
+			case !known:
+				b.broken(where, "the store has %d attempts of it and no record of this one", t.Attempt)
+			case n < t.Attempt && a.Answer == protocol.AnswerSucceeded && a.Code == "" && a.Late == 0:
+				b.broken(where, "it succeeded, and attempt %d was granted all the same", n+1)
+			case n == t.Attempt && t.Status == task.Succeeded && (a.Answer != protocol.AnswerSucceeded || a.Code != ""):
+				b.broken(where, "the task is SUCCEEDED and its attempt ended as %q with code %q", a.Answer, a.Code)
+			}
+		}
+	}
+	for _, a := range b.Store.Attempts {
+		t := b.tasks[a.TaskID]
+		if a.Attempt > t.Attempt {
+			b.broken(Finding{Task: a.TaskID, Attempt: a.Attempt}, "the store has a record of it, the task is at attempt %d", t.Attempt)
+		} else if t.SettledAt != 0 && a.GrantedAt > t.SettledAt && t.Status != task.Cancelled { // else it is I9's
+			b.broken(Finding{Task: a.TaskID, Attempt: a.Attempt}, "it was granted at %s, the task was over at %s", moment(a.GrantedAt), moment(t.SettledAt))
+		}
+	}
+	b.movesEarlier()
+	b.movesSeen()
+}
+
+// movesEarlier: what was over in an older copy of the database is the same now.
+func (b *book) movesEarlier() {
+	if b.Earlier == nil {
+		return
+	}
+	for _, old := range b.Earlier.Tasks {
+		now, known := b.tasks[old.TaskID]
+		where := Finding{Run: old.RunID, Task: old.TaskID}
+		switch {
+		case !known:
+			b.broken(where, "an earlier copy of the store has it, this one has not")
+		case old.SettledAt != 0 && (now.Status != old.Status || now.Attempt != old.Attempt || now.SettledAt != old.SettledAt):
+			b.broken(where, "it was over as %s at %s, and is now %s at %s", old.Status, moment(old.SettledAt), now.Status, moment(now.SettledAt))
+		case now.Attempt < old.Attempt:
+			b.broken(where, "it was at attempt %d and is now at %d", old.Attempt, now.Attempt)
+		}
+	}
+}
+
+// movesSeen follows the events of each store. Events get lost while a broker is
+// away, so that what is seen next must be reachable, not next.
+func (b *book) movesSeen() {
+	type seat struct{ who, task string }
+	last := map[seat]event{}
+	for _, e := range b.events {
+		key := seat{fileOf(e.Line), e.StoreEvent.TaskID}
+		before, seen := last[key]
+		from, to := task.State{Status: task.Pending}, stateOf(e.StoreEvent)
+		if seen {
+			from = stateOf(before.StoreEvent)
+		}
+		if seen && (e.StoreEvent.ID == before.StoreEvent.ID || e.StoreEvent.Seq < before.StoreEvent.Seq) {
+			continue // said again, or overtaken on its way
+		}
+		where := Finding{Run: e.StoreEvent.RunID, Task: e.StoreEvent.TaskID, Attempt: e.StoreEvent.Attempt, Line: e.Source}
+		if !reachable(from, to) {
+			b.broken(where, "it is seen as %s, after it was %s at attempt %d, and no moves lead there", to.Status, from.Status, from.Attempt)
+		}
+		if t, known := b.tasks[key.task]; known && to.Settled && t.SettledAt != 0 && to.Status != t.Status {
+			b.broken(where, "it is seen to end as %s, the store has it as %s", to.Status, t.Status)
+		}
+		last[key] = e
+	}
+}
+
+func stateOf(e protocol.StoreEvent) task.State {
+	settled := e.Status == task.Succeeded || e.Status == task.Cancelled || e.Event == "failed"
+	return task.State{Status: e.Status, Attempt: e.Attempt, Settled: settled}
+}
+
+// reachable: some moves of the table lead from one state to the other.
+func reachable(from, to task.State) bool {
+	open := []task.State{from}
+	for len(open) > 0 {
+		state := open[0]
+		open = open[1:]
+		if state == to {
+			return true
+		}
+		for _, e := range task.Events() {
+			if next, err := state.Next(e); err == nil && next.Attempt <= to.Attempt && !slices.Contains(open, next) {
+				open = append(open, next)
+			}
+		}
+	}
+	return false
+}
+
+// executions: an attempt has its effect once at most, and after its grant.
+func executions(b *book) {
+	recorded := map[string]bool{} // stores whose agents wrote a history
+	for _, l := range b.History {
+		if l.Role == history.RoleAgent {
+			recorded[l.Store] = true
+		}
+	}
+	granted := map[execution]history.Line{}
+	for _, o := range b.grants {
+		granted[o.execution()] = o.Line
+	}
+	first := map[execution]history.Line{}
+	for _, m := range b.marks {
+		key := execution{m.Task, m.Attempt}
+		where := Finding{Task: m.Task, Attempt: m.Attempt, Line: m.Source}
+		if before, again := first[key]; again {
+			b.broken(where, "it was executed twice, first by process %d (%s), now by process %d", before.PID, before.Source, m.PID)
+			continue
+		}
+		first[key] = m
+		t, known := b.tasks[m.Task]
+		g, got := granted[key]
+		switch {
+		case !known:
+			b.broken(where, "it was executed and the store has no such task")
+		case !got && recorded[t.StoreID]:
+			b.broken(where, "it was executed and no terminal of store %s got a grant for it", t.StoreID)
+		case got && g.Store != t.StoreID:
+			b.broken(where, "it was executed on a grant of store %s (%s), the task is store %s's", g.Store, g.Source, t.StoreID)
+		case got && b.before(m, g):
+			b.broken(where, "it was executed at %s, before the grant at %s (%s)", moment(m.AtMs), moment(g.AtMs), g.Source)
+		}
+	}
+}
+
+// before: a happened before c. By the monotonic clock, or else by the wall clock
+// less the slack.
+func (b *book) before(a, c history.Line) bool {
+	if a.MonoUs > 0 && c.MonoUs > 0 {
+		return a.MonoUs < c.MonoUs
+	}
+	return a.AtMs < c.AtMs-ms(b.limits.Slack)
+}
+
+// cancelled: what was withdrawn before its grant does not run.
+func cancelled(b *book) {
+	for _, m := range b.marks {
+		t := b.tasks[m.Task]
+		a, granted := b.attempts[execution{m.Task, m.Attempt}]
+		if t.Status == task.Cancelled && granted && a.GrantedAt > t.SettledAt {
+			b.broken(Finding{Task: m.Task, Attempt: m.Attempt, Line: m.Source},
+				"it was executed: withdrawn at %s, granted at %s", moment(t.SettledAt), moment(a.GrantedAt))
+		}
+	}
+	for _, r := range b.requests {
+		if r.verb != protocol.VerbCancel || !r.reply.OK {
+			continue
+		}
+		var asked protocol.CancelRequest
+		if json.Unmarshal([]byte(r.asked.Payload), &asked) == nil {
+			b.cancelledRun(r, asked)
+		}
+	}
+}
+
+// cancelledRun looks for executions of what a cancel withdrew that were granted
+// after it was confirmed.
+func (b *book) cancelledRun(r request, asked protocol.CancelRequest) {
+	for _, m := range b.marks {
+		t := b.tasks[m.Task]
+		if t.RunID != asked.RunID || len(asked.Stores) > 0 && !slices.Contains(asked.Stores, t.StoreID) {
+			continue
+		}
+		a := b.attempts[execution{m.Task, m.Attempt}]
+		if a.GrantedAt > r.answered.AtMs+ms(b.limits.Slack) && t.Status != task.Cancelled {
+			b.broken(Finding{Task: m.Task, Attempt: m.Attempt, Line: m.Source},
+				"it was executed: its cancel was confirmed at %s (%s), it was granted at %s", moment(r.answered.AtMs), r.answered.Source, moment(a.GrantedAt))
+		}
+	}
+}

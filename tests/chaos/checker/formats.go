@@ -1,0 +1,106 @@
+package checker
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"muster/internal/protocol"
+	"muster/internal/task"
+)
+
+func jsonClaim(content []byte) (claim, error) {
+	var r protocol.Report
+	if err := json.Unmarshal(content, &r); err != nil {
+		return claim{}, err
+	}
+	c := claim{counts: &r.Counts, targets: r.Targets, rows: map[string]claimRow{}}
+	for _, row := range r.Stores {
+		if _, twice := c.rows[row.StoreID]; twice {
+			return claim{}, fmt.Errorf("store %s stands in it twice", row.StoreID)
+		}
+		c.rows[row.StoreID] = claimRow{row.Outcome, row.Reason, row.AtBarrier}
+	}
+	return c, nil
+}
+
+func csvClaim(content []byte) (claim, error) {
+	text, ok := bytes.CutPrefix(content, []byte("\ufeff"))
+	if !ok {
+		return claim{}, errors.New("it has no byte order mark")
+	}
+	table, err := csv.NewReader(bytes.NewReader(text)).ReadAll()
+	if err != nil {
+		return claim{}, err
+	}
+	if len(table) == 0 {
+		return claim{}, errors.New("it has no header line")
+	}
+	column := map[string]int{}
+	for i, name := range table[0] {
+		column[name] = i
+	}
+	for _, name := range []string{"store_id", "outcome", "reason", "outcome_at_barrier"} {
+		if _, there := column[name]; !there {
+			return claim{}, fmt.Errorf("it has no column %s", name)
+		}
+	}
+	c := claim{rows: map[string]claimRow{}}
+	for _, row := range table[1:] {
+		// An id has one line: one apostrophe in front is the file's own.
+		id := strings.TrimPrefix(row[column["store_id"]], "'")
+		if _, twice := c.rows[id]; twice {
+			return claim{}, fmt.Errorf("store %s stands in it twice", id)
+		}
+		c.rows[id] = claimRow{task.Outcome(row[column["outcome"]]), task.Reason(row[column["reason"]]),
+			task.Outcome(row[column["outcome_at_barrier"]])}
+	}
+	return c, nil
+}
+
+// The page's two tables, as docs/protocol/report.md promises them: the counts,
+// and all stores.
+var (
+	htmlTable = regexp.MustCompile(`(?s)<table id="(counts|stores)">.*?<tbody>(.*?)</tbody>`)
+	htmlCount = regexp.MustCompile(`<tr><th scope="row">[^<]*<span lang="en">([a-z ]+)</span></th><td class="n">(\d+)</td>`)
+	htmlStore = regexp.MustCompile(`<tr><td><bdi>([^<]*)</bdi></td><td><bdi>[^<]*</bdi></td><td>[^<]*<span lang="en">([a-z ]+)</span>[^\n]*?</td><td>([a-z_]*)</td>`)
+)
+
+func htmlClaim(content []byte) (claim, error) {
+	tables := map[string]string{}
+	for _, found := range htmlTable.FindAllSubmatch(content, -1) {
+		tables[string(found[1])] = string(found[2])
+	}
+	if len(tables) != 2 {
+		return claim{}, errors.New("it has not the tables of the counts and of all stores")
+	}
+	c := claim{counts: &protocol.Counts{}, rows: map[string]claimRow{}}
+	buckets := map[string]*int{"succeeded": &c.counts.Succeeded, "failed": &c.counts.Failed, "timed out": &c.counts.TimedOut,
+		"offline": &c.counts.Offline, "cancelled": &c.counts.Cancelled, "targets": &c.targets}
+	counts := htmlCount.FindAllStringSubmatch(tables["counts"], -1)
+	for _, row := range counts {
+		into, known := buckets[row[1]]
+		n, err := strconv.Atoi(row[2])
+		if !known || err != nil {
+			return claim{}, fmt.Errorf("it counts %q", row[1])
+		}
+		*into = n
+	}
+	if len(counts) != len(buckets) {
+		return claim{}, fmt.Errorf("it has %d counts, not %d", len(counts), len(buckets))
+	}
+	for _, row := range htmlStore.FindAllStringSubmatch(tables["stores"], -1) {
+		id := html.UnescapeString(row[1])
+		if _, twice := c.rows[id]; twice {
+			return claim{}, fmt.Errorf("store %s stands in it twice", id)
+		}
+		c.rows[id] = claimRow{outcome: task.Outcome(strings.ReplaceAll(row[2], " ", "_")), reason: task.Reason(row[3])}
+	}
+	return c, nil
+}

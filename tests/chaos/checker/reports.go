@@ -1,0 +1,290 @@
+package checker
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"muster/internal/protocol"
+	"muster/internal/task"
+	"muster/tests/chaos/history"
+)
+
+// reportFile is one published file of a revision, with its content.
+type reportFile struct {
+	path    string
+	content []byte
+	named   protocol.ManifestFile
+	rev     Revision
+}
+
+func (f reportFile) report() (protocol.Report, error) {
+	var r protocol.Report
+	if err := json.Unmarshal(f.content, &r); err != nil {
+		return r, fmt.Errorf("cannot read the report: %w", err)
+	}
+	return r, nil
+}
+
+// reportFiles are the published files that are there, with the ending.
+func (b *book) reportFiles(ending string) (files []reportFile) {
+	at := map[string]string{}
+	for _, p := range sorted(b.Reports) {
+		at[path.Base(p)] = p
+	}
+	for _, rev := range b.Store.Revisions {
+		for _, named := range rev.Files {
+			if p, there := at[named.Name]; there && rev.PublishedAt != 0 && strings.HasSuffix(named.Name, ending) {
+				files = append(files, reportFile{p, b.Reports[p], named, rev})
+			}
+		}
+	}
+	return files
+}
+
+// judged are the rows of a revision: of each store the newest up to it.
+func (b *book) judged(run string, revision int) map[string]Outcome {
+	rows := map[string]Outcome{}
+	for _, o := range b.Store.Outcomes {
+		if o.RunID == run && o.Revision <= revision && (rows[o.StoreID].Revision <= o.Revision) {
+			rows[o.StoreID] = o
+		}
+	}
+	return rows
+}
+
+// reports: each revision has every target in one bucket, its files say what the
+// database says, their bytes stay, and late answers make a new one.
+func reports(b *book) {
+	b.revisionsOf()
+	for _, rev := range b.Store.Revisions {
+		if rev.PublishedAt == 0 {
+			continue
+		}
+		b.published(rev)
+	}
+	b.looks()
+}
+
+// revisionsOf looks at the database alone.
+func (b *book) revisionsOf() {
+	numbers, newest := map[string][]int{}, map[string]Revision{}
+	for _, rev := range b.Store.Revisions {
+		if rev.Complete == 0 {
+			continue
+		}
+		numbers[rev.RunID] = append(numbers[rev.RunID], rev.Revision)
+		newest[rev.RunID] = rev
+		rows := b.judged(rev.RunID, rev.Revision)
+		if run := b.runs[rev.RunID]; len(rows) != run.Targets {
+			b.broken(Finding{Run: rev.RunID}, "the buckets of revision %d hold %d stores, the run has %d targets", rev.Revision, len(rows), run.Targets)
+		}
+	}
+	for _, run := range b.Store.Runs {
+		for i, n := range numbers[run.RunID] {
+			if n != i+1 {
+				b.broken(Finding{Run: run.RunID}, "revision %d stands where revision %d belongs", n, i+1)
+				break
+			}
+		}
+		rev := newest[run.RunID]
+		quiet := max(run.BarrierAt, run.ClosedAt, b.lastFault(), b.lastLate(run.RunID)) + ms(b.limits.Settle)
+		if run.ClosedAt != 0 && run.LateCount > rev.Seen && b.Store.TakenAt > quiet {
+			b.broken(Finding{Run: run.RunID}, "%d late answers were accepted, revision %d holds %d of them and none follows", run.LateCount, rev.Revision, rev.Seen)
+		}
+	}
+}
+
+func (b *book) lastLate(run string) (at int64) {
+	for _, t := range b.ofRun[run] {
+		at = max(at, t.SettledAt)
+	}
+	return at
+}
+
+// published compares the files of one revision with the database.
+func (b *book) published(rev Revision) {
+	there := map[string]reportFile{}
+	for _, f := range b.reportFiles("") {
+		if f.rev.RunID == rev.RunID && f.rev.Revision == rev.Revision {
+			there[f.named.Name] = f
+		}
+	}
+	for _, named := range rev.Files {
+		f, ok := there[named.Name]
+		where := Finding{Run: rev.RunID, File: named.Name}
+		switch {
+		case !ok:
+			b.broken(where, "it is published with revision %d and not in the report folder", rev.Revision)
+			continue
+		case digest(f.content) != named.SHA256 || int64(len(f.content)) != named.Bytes:
+			b.broken(where, "its bytes hash to %s, the store has %s", short(digest(f.content)), short(named.SHA256))
+			continue // what it says is not what was published
+		}
+		b.says(f, where, rev)
+	}
+}
+
+// says reads one file and compares what it says with the database.
+func (b *book) says(f reportFile, where Finding, rev Revision) {
+	var claims claim
+	var err error
+	switch {
+	case strings.HasSuffix(f.named.Name, "_manifest.json"):
+		b.manifest(f, where, rev)
+		return
+	case strings.HasSuffix(f.named.Name, ".json"):
+		claims, err = jsonClaim(f.content)
+		b.jsonRows(f, where, rev)
+	case strings.HasSuffix(f.named.Name, ".csv"):
+		claims, err = csvClaim(f.content)
+	case strings.HasSuffix(f.named.Name, ".html"):
+		claims, err = htmlClaim(f.content)
+	default:
+		return
+	}
+	if err != nil {
+		b.broken(where, "it cannot be read: %v", err)
+		return
+	}
+	b.compare(claims, where, rev)
+}
+
+// claim is what a file says in whatever format: the buckets, if it has them,
+// and each store's row.
+type claim struct {
+	counts  *protocol.Counts
+	targets int
+	rows    map[string]claimRow
+}
+
+// claimRow is a store as a file shows it.
+type claimRow struct {
+	outcome   task.Outcome
+	reason    task.Reason
+	atBarrier task.Outcome // "": the format does not tell by this word
+}
+
+func (b *book) compare(c claim, where Finding, rev Revision) {
+	rows := b.judged(rev.RunID, rev.Revision)
+	first := b.judged(rev.RunID, 1)
+	var counts protocol.Counts
+	for _, o := range rows {
+		counts.Add(o.Outcome)
+	}
+	if c.counts != nil && *c.counts != counts {
+		b.broken(where, "it counts %s, the store has %s", bucketText(*c.counts), bucketText(counts))
+	}
+	if c.counts != nil && c.counts.Sum() != c.targets {
+		b.broken(where, "its buckets sum to %d of %d targets", c.counts.Sum(), c.targets)
+	}
+	if c.counts != nil && c.targets != b.runs[rev.RunID].Targets {
+		b.broken(where, "it speaks of %d targets, the run has %d", c.targets, b.runs[rev.RunID].Targets)
+	}
+	if have, want := sorted(c.rows), sorted(rows); !slices.Equal(have, want) {
+		b.broken(where, "it has the stores %s, the store has %s", clip(strings.Join(have, " ")), clip(strings.Join(want, " ")))
+		return
+	}
+	for _, id := range sorted(rows) {
+		row, want := c.rows[id], rows[id]
+		if row.outcome != want.Outcome || row.reason != want.Reason {
+			b.broken(where, "it has store %s as %s %q, the store has %s %q", id, row.outcome, row.reason, want.Outcome, want.Reason)
+		}
+		if row.atBarrier != "" && row.atBarrier != first[id].Outcome {
+			b.broken(where, "it has store %s as %s at the barrier, revision 1 has %s", id, row.atBarrier, first[id].Outcome)
+		}
+	}
+}
+
+// jsonRows: a row in the file has the bytes of the database.
+func (b *book) jsonRows(f reportFile, where Finding, rev Revision) {
+	var doc struct {
+		RunID    string            `json:"runId"`
+		Revision int               `json:"revision"`
+		Stores   []json.RawMessage `json:"stores"`
+	}
+	if json.Unmarshal(f.content, &doc) != nil {
+		return // jsonClaim says so
+	}
+	if doc.RunID != rev.RunID || doc.Revision != rev.Revision {
+		b.broken(where, "it says that it is revision %d of run %s", doc.Revision, doc.RunID)
+	}
+	rows := b.judged(rev.RunID, rev.Revision)
+	for _, raw := range doc.Stores {
+		var row protocol.StoreRow
+		if json.Unmarshal(raw, &row) != nil {
+			continue // jsonClaim says so
+		}
+		if want, known := rows[row.StoreID]; known && compact(raw) != compact(json.RawMessage(want.Row)) &&
+			row.Outcome == want.Outcome && row.Reason == want.Reason { // else it is said
+			b.broken(where, "its row of store %s is not the store's", row.StoreID)
+		}
+	}
+}
+
+// manifest: it names the other files as they are.
+func (b *book) manifest(f reportFile, where Finding, rev Revision) {
+	var m protocol.Manifest
+	if err := json.Unmarshal(f.content, &m); err != nil {
+		b.broken(where, "it cannot be read: %v", err)
+		return
+	}
+	if m.RunID != rev.RunID || m.Revision != rev.Revision {
+		b.broken(where, "it says that it is of revision %d of run %s", m.Revision, m.RunID)
+	}
+	named := map[string]protocol.ManifestFile{}
+	for _, file := range m.Files {
+		named[file.Name] = file
+	}
+	for _, file := range rev.Files {
+		if file.Name == f.named.Name {
+			continue
+		}
+		if got, ok := named[file.Name]; !ok || got.SHA256 != file.SHA256 || got.Bytes != file.Bytes {
+			b.broken(where, "it has %s with the hash %s, the store has %s", file.Name, short(got.SHA256), short(file.SHA256))
+		}
+		delete(named, file.Name)
+	}
+	for _, extra := range slices.Sorted(maps.Keys(named)) {
+		b.broken(where, "it names %s, which was not published", extra)
+	}
+}
+
+// looks: bytes that somebody saw are the same at each later look.
+func (b *book) looks() {
+	first := map[string]history.Line{}
+	for _, l := range b.History {
+		if l.Act != history.ActLooked {
+			continue
+		}
+		before, seen := first[l.Name]
+		if !seen {
+			first[l.Name] = l
+		} else if before.SHA256 != l.SHA256 {
+			b.broken(Finding{File: l.Name, Line: l.Source}, "its bytes hashed to %s (%s) and now to %s", short(before.SHA256), before.Source, short(l.SHA256))
+		}
+	}
+	for _, name := range sorted(first) {
+		content, there := b.Reports[name]
+		switch look := first[name]; {
+		case !there:
+			b.broken(Finding{File: name, Line: look.Source}, "it was there and is gone")
+		case digest(content) != look.SHA256 && !b.said(name):
+			b.broken(Finding{File: name, Line: look.Source}, "its bytes hashed to %s and are now %s", short(look.SHA256), short(digest(content)))
+		}
+	}
+}
+
+// said: the file has a finding of this rule already.
+func (b *book) said(name string) bool {
+	return slices.ContainsFunc(b.found, func(f Finding) bool {
+		return f.Rule == b.rule && path.Base(f.File) == path.Base(name)
+	})
+}
+
+func bucketText(c protocol.Counts) string {
+	return fmt.Sprintf("%d succeeded %d failed %d timed out %d offline %d cancelled", c.Succeeded, c.Failed, c.TimedOut, c.Offline, c.Cancelled)
+}

@@ -1,0 +1,87 @@
+package checker
+
+import (
+	"slices"
+	"strings"
+
+	"muster/internal/protocol"
+	"muster/tests/chaos/history"
+)
+
+// targets: the list of a run's targets is whole from the start and never
+// changes.
+func targets(b *book) {
+	for _, run := range b.Store.Runs {
+		where := Finding{Run: run.RunID}
+		stores := b.targets[run.RunID]
+		if len(stores) != run.Targets {
+			b.broken(where, "it has %d targets by its record and %d in the frozen list", run.Targets, len(stores))
+		}
+		tasked := map[string]bool{}
+		for _, t := range b.ofRun[run.RunID] {
+			tasked[t.StoreID] = true
+			if !stores[t.StoreID] {
+				b.broken(Finding{Task: t.TaskID}, "store %s is no target of its run", t.StoreID)
+			}
+		}
+		for _, store := range sorted(stores) {
+			if !tasked[store] {
+				b.broken(where, "target %s has no task: all or none", store)
+			}
+		}
+	}
+	for _, r := range b.requests {
+		run, known := b.runs[r.reply.RunID]
+		if r.verb == protocol.VerbRun && r.reply.OK && known && r.reply.Stores != run.Targets {
+			b.broken(Finding{Run: run.RunID, Line: r.answered.Source}, "the reply promised %d stores, the run has %d", r.reply.Stores, run.Targets)
+		}
+	}
+	b.targetsEarlier()
+}
+
+func (b *book) targetsEarlier() {
+	if b.Earlier == nil {
+		return
+	}
+	old := map[string]map[string]bool{}
+	for _, t := range b.Earlier.Targets {
+		if old[t.RunID] == nil {
+			old[t.RunID] = map[string]bool{}
+		}
+		old[t.RunID][t.StoreID] = true
+	}
+	for _, run := range sorted(old) {
+		if was, is := sorted(old[run]), sorted(b.targets[run]); !slices.Equal(was, is) {
+			b.broken(Finding{Run: run}, "its targets were %s and are now %s", strings.Join(was, " "), strings.Join(is, " "))
+		}
+	}
+}
+
+// walls: a terminal hears of its own store alone, a person of their own
+// requests.
+func walls(b *book) {
+	for _, l := range b.History {
+		if l.Act != history.ActGot {
+			continue
+		}
+		addr, ok := b.topics.Parse(l.Topic)
+		where := Finding{Line: l.Source}
+		switch {
+		case l.Role == history.RoleAgent && !ok:
+			b.broken(where, "the terminal %s got a message on %q, which is no topic of its", l.Who, l.Topic)
+		case l.Role == history.RoleAgent && addr.Area == protocol.AreaStores && addr.Store != l.Store:
+			b.broken(where, "the terminal %s of store %s got a message of store %s on %q", l.Who, l.Store, addr.Store, l.Topic)
+		case l.Role == history.RoleAgent && addr.Area == protocol.AreaStores && addr.Terminal != "" && addr.Terminal != l.Terminal:
+			b.broken(where, "the terminal %s got a message of terminal %s on %q", l.Who, addr.Terminal, l.Topic)
+		case l.Role == history.RoleAgent && !ownArea(addr.Area):
+			b.broken(where, "the terminal %s got a message on %q, which is no topic of its", l.Who, l.Topic)
+		case l.Role == history.RoleClient && addr.Area == protocol.AreaReply && addr.User != l.Who:
+			b.broken(where, "%s got a reply to %s on %q", l.Who, addr.User, l.Topic)
+		}
+	}
+}
+
+// ownArea are the branches that a terminal may read.
+func ownArea(area protocol.Area) bool {
+	return area == protocol.AreaStores || area == protocol.AreaInfo || area == protocol.AreaTrust
+}
