@@ -8,6 +8,7 @@ import (
 
 	"muster/dispatcher/internal/people"
 	"muster/dispatcher/internal/store"
+	"muster/dispatcher/internal/trigger/refuse"
 	"muster/internal/protocol"
 	"muster/internal/task"
 )
@@ -55,7 +56,7 @@ func (t *Trigger) cancel(ctx context.Context, person people.Person, payload []by
 func (t *Trigger) checkTargets(ctx context.Context, person people.Person, runID string, stores []string) error {
 	run, err := t.Runs.GetRun(ctx, runID)
 	if errors.Is(err, store.ErrNotFound) {
-		return unknownRun(runID)
+		return refuse.UnknownRun(runID)
 	}
 	if err != nil {
 		return err
@@ -74,7 +75,7 @@ func (t *Trigger) checkTargets(ctx context.Context, person people.Person, runID 
 		}
 	}
 	if len(strangers) > 0 {
-		return noTarget(runID, "/stores", strangers)
+		return refuse.NoTarget(runID, "/stores", strangers)
 	}
 	return nil
 }
@@ -83,7 +84,7 @@ func (t *Trigger) checkTargets(ctx context.Context, person people.Person, runID 
 // may not order.
 func (t *Trigger) checkOwner(ctx context.Context, person people.Person, run store.Run) error {
 	if person.MayOrder(run.Job) != nil {
-		return notTheirs(person.Name, run.RunID)
+		return refuse.NotTheirs(person.Name, run.RunID)
 	}
 	if person.Everywhere() {
 		return nil
@@ -103,7 +104,7 @@ func (t *Trigger) checkOwner(ctx context.Context, person people.Person, run stor
 		}
 	}
 	if own < run.Targets {
-		return notTheirs(person.Name, run.RunID)
+		return refuse.NotTheirs(person.Name, run.RunID)
 	}
 	return nil
 }

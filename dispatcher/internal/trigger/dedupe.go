@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"muster/dispatcher/internal/store"
+	"muster/dispatcher/internal/trigger/refuse"
 	"muster/internal/protocol"
 )
 
@@ -81,7 +82,7 @@ func (t *Trigger) known(ctx context.Context, key requestKey, request protocol.Ru
 		case reach > 0 && now.Sub(run.CreatedAt) >= reach:
 			continue
 		case first.ContentHash != key.content:
-			return protocol.Reply{}, conflict(request.RequestID, run.RunID)
+			return protocol.Reply{}, refuse.Conflict(request.RequestID, run.RunID)
 		}
 		return t.again(run, request), nil
 	}

@@ -11,6 +11,7 @@ import (
 	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/people"
 	"muster/dispatcher/internal/store"
+	"muster/dispatcher/internal/trigger/refuse"
 	"muster/internal/protocol"
 )
 
@@ -43,7 +44,7 @@ func (t *Trigger) order(ctx context.Context, person people.Person, key requestKe
 		return echo, err
 	}
 	if asked != nil {
-		return t.waits(*asked, request), needsApproval(*asked, request.Job)
+		return t.waits(*asked, request), refuse.NeedsApproval(*asked, request.Job)
 	}
 	plan, err := t.expand(ctx, person, request)
 	if err != nil {
@@ -54,7 +55,7 @@ func (t *Trigger) order(ctx context.Context, person people.Person, key requestKe
 		if err != nil {
 			return echo, err
 		}
-		return t.waits(asked, request), needsApproval(asked, request.Job)
+		return t.waits(asked, request), refuse.NeedsApproval(asked, request.Job)
 	}
 	created, err := t.Runs.CreateRun(ctx, plan.run, plan.targets, plan.tasks,
 		store.Request{User: key.user, RequestID: key.id, ContentHash: key.content}, plan.at)
@@ -69,7 +70,7 @@ func (t *Trigger) made(created store.Created, request protocol.RunRequest) (prot
 	run := created.Run
 	switch {
 	case created.Conflict:
-		return withID(protocol.Reply{}, request), conflict(request.RequestID, run.RunID)
+		return withID(protocol.Reply{}, request), refuse.Conflict(request.RequestID, run.RunID)
 	case created.Duplicate:
 		return withID(t.again(run, request), request), nil
 	}
@@ -96,11 +97,11 @@ type planned struct {
 func (t *Trigger) expand(ctx context.Context, person people.Person, request protocol.RunRequest) (planned, error) {
 	now := t.Now()
 	if request.Deadline > 0 && now.UnixMilli() > request.Deadline {
-		return planned{}, expired(now, time.UnixMilli(request.Deadline))
+		return planned{}, refuse.Expired(now, time.UnixMilli(request.Deadline))
 	}
 	spec, ok := t.Jobs.Get(request.Job)
 	if !ok {
-		return planned{}, unknownJob(request.Job, t.Jobs)
+		return planned{}, refuse.UnknownJob(request.Job, t.Jobs)
 	}
 	if err := person.MayOrder(spec.Name); err != nil {
 		return planned{}, err

@@ -6,6 +6,7 @@ import (
 
 	"muster/dispatcher/internal/people"
 	"muster/dispatcher/internal/store"
+	"muster/dispatcher/internal/trigger/refuse"
 	"muster/internal/protocol"
 	"muster/internal/task"
 )
@@ -23,7 +24,7 @@ func (t *Trigger) status(ctx context.Context, person people.Person, payload []by
 	}
 	run, err := t.Runs.GetRun(ctx, request.RunID)
 	if errors.Is(err, store.ErrNotFound) {
-		return protocol.Reply{}, unknownRun(request.RunID)
+		return protocol.Reply{}, refuse.UnknownRun(request.RunID)
 	}
 	if err != nil {
 		return protocol.Reply{}, err
@@ -74,7 +75,7 @@ func (t *Trigger) record(ctx context.Context, run store.Run, storeID string) (*p
 		return nil, err
 	}
 	if len(tasks) == 0 {
-		return nil, noTarget(run.RunID, "/storeId", []string{storeID})
+		return nil, refuse.NoTarget(run.RunID, "/storeId", []string{storeID})
 	}
 	chosen := tasks[len(tasks)-1]
 	for _, one := range tasks {

@@ -20,6 +20,7 @@ import (
 	"muster/dispatcher/internal/schema"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
+	"muster/dispatcher/internal/trigger/refuse"
 	"muster/internal/protocol"
 	"muster/internal/redact"
 	"muster/schemas"
@@ -130,7 +131,7 @@ func (t *Trigger) answer(ctx context.Context, addr protocol.Address, in transpor
 	case in.Retained:
 		return protocol.Reply{}, t.refuseRetained(ctx, addr)
 	case t.stopped:
-		return protocol.Reply{}, shuttingDown()
+		return protocol.Reply{}, refuse.ShuttingDown()
 	}
 	person, err := t.admit(addr, in)
 	if err != nil {
@@ -151,7 +152,7 @@ func (t *Trigger) answer(ctx context.Context, addr protocol.Address, in transpor
 		return t.help(person), nil
 	case protocol.VerbRetry:
 	}
-	return protocol.Reply{}, notOffered(addr.Verb)
+	return protocol.Reply{}, refuse.NotOffered(addr.Verb)
 }
 
 // admit lets in who may ask for the verb, not too often, and has signed where a
@@ -168,9 +169,9 @@ func (t *Trigger) admit(addr protocol.Address, in transport.Inbound) (people.Per
 	}
 	switch {
 	case !t.limits.allow(user, r, burst, t.Now()):
-		return person, tooFast(r)
+		return person, refuse.TooFast(r)
 	case user != addr.User:
-		return person, impostor(addr.User)
+		return person, refuse.Impostor(addr.User)
 	case unknown != nil:
 		return person, unknown
 	}
@@ -184,7 +185,7 @@ func (t *Trigger) admit(addr protocol.Address, in transport.Inbound) (people.Per
 // wantID refuses a request without an id where requests are signed.
 func (t *Trigger) wantID(requestID string) error {
 	if t.People.Signed() && requestID == "" {
-		return idWanted()
+		return refuse.IDWanted()
 	}
 	return nil
 }
@@ -197,7 +198,7 @@ func (t *Trigger) refuseRetained(ctx context.Context, addr protocol.Address) err
 	if err := t.Sender.Clear(ctx, topic); err != nil {
 		t.Logger.Warn("cannot clear a retained request", "topic", topic, "error", err)
 	}
-	return retained()
+	return refuse.Retained()
 }
 
 // refusal turns an error into what may cross the wire. What is not worded for
@@ -208,10 +209,10 @@ func (t *Trigger) refusal(err error) *protocol.Error {
 		return refusal
 	}
 	if errors.Is(err, store.ErrClosed) {
-		return shuttingDown()
+		return refuse.ShuttingDown()
 	}
 	t.Logger.Error("request failed", "error", err)
-	return internal()
+	return refuse.Internal()
 }
 
 // replyTopic is the response topic if it is one of the user's own.

@@ -1,4 +1,7 @@
-package trigger
+// Package refuse words what a technician is told when a request is not done: a
+// code, a sentence in English and in Chinese, and what to do about it. It must
+// not decide: which refusal is due, and what it may name, is the trigger's.
+package refuse
 
 import (
 	"fmt"
@@ -14,40 +17,46 @@ import (
 // maxNamed bounds the ids that a refusal names.
 const maxNamed = 10
 
-func shuttingDown() *protocol.Error {
+// ShuttingDown is for what comes while headquarters stops.
+func ShuttingDown() *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeShuttingDown,
 		Message: "headquarters is stopping; nothing was created", MessageZh: "总部服务正在停止，未创建任何内容",
 		Hint: "send the same request again in a minute"}
 }
 
-func internal() *protocol.Error {
+// Internal is for what the log explains and a user cannot mend.
+func Internal() *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeInternal,
 		Message: "internal error; it is written to the log of headquarters", MessageZh: "内部错误，详情已记入总部日志",
 		Hint: "send the same request again; it makes no second run"}
 }
 
-func tooFast(r rate.Limit) *protocol.Error {
+// TooFast is for a user who sends more than r requests a second.
+func TooFast(r rate.Limit) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeRateLimited,
 		Message:   fmt.Sprintf("too many requests; %g a second are taken from one user", float64(r)),
 		MessageZh: fmt.Sprintf("请求过于频繁，每个用户每秒最多 %g 个", float64(r)),
 		Hint:      "wait a few seconds, then send it again"}
 }
 
-func retained() *protocol.Error {
+// Retained is for a request that would come again at every start.
+func Retained() *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeRetainedCommand,
 		Message:   "the request was retained, so it would run again at every start; it was cleared and nothing was created",
 		MessageZh: "该请求带有保留标志，每次启动都会重复执行；已清除，未创建任何内容",
 		Hint:      "send it without the retain flag (mosquitto_pub without -r)"}
 }
 
-func notOffered(verb protocol.Verb) *protocol.Error {
+// NotOffered is for a verb that this version does not have.
+func NotOffered(verb protocol.Verb) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeNotAllowed,
 		Message:   fmt.Sprintf("this version does not offer %s", verb),
 		MessageZh: fmt.Sprintf("当前版本不支持 %s", verb),
 		Hint:      "it offers run, cancel, status, approve, jobs and help; to repeat a run, send run with the stores that are missing"}
 }
 
-func expired(now, deadline time.Time) *protocol.Error {
+// Expired is for a request whose deadline was over before now.
+func Expired(now, deadline time.Time) *protocol.Error {
 	const layout = "2006-01-02T15:04:05.000Z07:00"
 	by, at := deadline.UTC().Format(layout), now.UTC().Format(layout)
 	return &protocol.Error{Code: protocol.CodeExpired, Path: "/deadline",
@@ -56,14 +65,16 @@ func expired(now, deadline time.Time) *protocol.Error {
 		Hint:      "deadline is epoch milliseconds by headquarters' clock; send it again with a later one, or none"}
 }
 
-func conflict(requestID, runID string) *protocol.Error {
+// Conflict is for a request id that made another run.
+func Conflict(requestID, runID string) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeConflict, Path: "/requestId",
 		Message:   fmt.Sprintf("the requestId %s made run %s with other content; that run is untouched", clip(requestID), runID),
 		MessageZh: fmt.Sprintf("requestId %s 已用于内容不同的批次 %s，该批次不受影响", clip(requestID), runID),
 		Hint:      "take a new requestId for a new request"}
 }
 
-func unknownJob(name string, jobs *job.Registry) *protocol.Error {
+// UnknownJob names some of the jobs there are.
+func UnknownJob(name string, jobs *job.Registry) *protocol.Error {
 	var known []string
 	for _, spec := range jobs.List() {
 		if len(known) == maxNamed {
@@ -78,14 +89,16 @@ func unknownJob(name string, jobs *job.Registry) *protocol.Error {
 		Hint:      "known jobs: " + strings.Join(known, ", ")}
 }
 
-func unknownRun(runID string) *protocol.Error {
+// UnknownRun is for a run id that no run has.
+func UnknownRun(runID string) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeNotFound, Path: "/runId",
 		Message:   fmt.Sprintf("no such run: %s", clip(runID)),
 		MessageZh: fmt.Sprintf("没有编号为 %s 的批次", clip(runID)),
 		Hint:      "take the runId from the reply to run"}
 }
 
-func noTarget(runID, path string, stores []string) *protocol.Error {
+// NoTarget is for stores, at path in the request, that a run does not have.
+func NoTarget(runID, path string, stores []string) *protocol.Error {
 	named := make([]string, 0, maxNamed)
 	for _, id := range stores[:min(len(stores), maxNamed)] {
 		named = append(named, clip(id))
@@ -100,21 +113,24 @@ func noTarget(runID, path string, stores []string) *protocol.Error {
 		Hint:      "ids are compared exactly; a run's stores are frozen when it is made"}
 }
 
-func notTheirs(user, runID string) *protocol.Error {
+// NotTheirs is for a run that the user may not order.
+func NotTheirs(user, runID string) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeNotAllowed, Path: "/runId",
 		Message:   fmt.Sprintf("run %s is of a job or has stores that %s may not order; nothing was done", runID, user),
 		MessageZh: fmt.Sprintf("批次 %s 的作业或门店超出用户 %s 的范围，未执行任何操作", runID, user),
 		Hint:      "an operator may cancel it"}
 }
 
-func impostor(claimed string) *protocol.Error {
+// Impostor is for a request that came under the name of another.
+func Impostor(claimed string) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeNotAllowed,
 		Message:   fmt.Sprintf("a request of %s was published by another; nothing was done", clip(claimed)),
 		MessageZh: fmt.Sprintf("以 %s 名义发布的请求并非本人所发，未执行任何操作", clip(claimed)),
 		Hint:      "publish on the request topic of the user who is logged in"}
 }
 
-func idWanted() *protocol.Error {
+// IDWanted is for a signed request without an id.
+func IDWanted() *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeSchema, Path: "/requestId",
 		Message:   "/requestId: is required of a signed request",
 		MessageZh: "/requestId：带签名的请求必须填写该字段",

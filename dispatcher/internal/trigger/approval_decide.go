@@ -1,7 +1,6 @@
 package trigger
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"muster/dispatcher/internal/people"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
+	"muster/dispatcher/internal/trigger/refuse"
 	"muster/internal/protocol"
 )
 
@@ -34,9 +34,9 @@ func (t *Trigger) approve(ctx context.Context, person people.Person, payload []b
 	case err != nil:
 		return echo, err
 	case onePerson(person.Name, approval.Requester):
-		return echo, ownRequest(approval)
+		return echo, refuse.OwnRequest(approval)
 	case approval.ContentHash != request.ContentHash:
-		return echo, otherContent(approval)
+		return echo, refuse.OtherContent(approval)
 	}
 	// The requester's own requests wait, and so do other approvers: whoever
 	// comes second reads what the first one did.
@@ -55,7 +55,7 @@ func onePerson(a, b string) bool {
 func (t *Trigger) getApproval(ctx context.Context, approvalID string) (store.Approval, error) {
 	approval, err := t.Register.GetApproval(ctx, approvalID)
 	if errors.Is(err, store.ErrNotFound) {
-		return approval, unknownApproval(approvalID)
+		return approval, refuse.UnknownApproval(approvalID)
 	}
 	return approval, err
 }
@@ -161,7 +161,7 @@ func (t *Trigger) reject(ctx context.Context, person people.Person, approval sto
 		return protocol.Reply{}, err
 	}
 	t.Logger.Info("rejected", "approval_id", approval.ApprovalID, "kind", approval.Kind, "requester", approval.Requester, "user", person.Name)
-	t.tell(ctx, approval, protocol.Rejected(rejected(approval)))
+	t.tell(ctx, approval, protocol.Rejected(refuse.Rejected(approval)))
 	return done(false), nil
 }
 
@@ -170,8 +170,8 @@ func (t *Trigger) makeVoid(ctx context.Context, person people.Person, approval s
 	if err != nil {
 		return protocol.Reply{}, err
 	}
-	t.tell(ctx, approval, protocol.Rejected(voided(approval)))
-	return protocol.Reply{}, voided(approval)
+	t.tell(ctx, approval, protocol.Rejected(refuse.Voided(approval)))
+	return protocol.Reply{}, refuse.Voided(approval)
 }
 
 func (t *Trigger) expire(ctx context.Context, approval store.Approval, now time.Time) (protocol.Reply, error) {
@@ -179,8 +179,8 @@ func (t *Trigger) expire(ctx context.Context, approval store.Approval, now time.
 	if err != nil {
 		return protocol.Reply{}, err
 	}
-	t.tell(ctx, approval, protocol.Rejected(overdue(approval)))
-	return protocol.Reply{}, overdue(approval)
+	t.tell(ctx, approval, protocol.Rejected(refuse.Overdue(approval)))
+	return protocol.Reply{}, refuse.Overdue(approval)
 }
 
 // decided answers whoever comes after the decision: the same word is repeated,
@@ -188,9 +188,9 @@ func (t *Trigger) expire(ctx context.Context, approval store.Approval, now time.
 func (t *Trigger) decided(ctx context.Context, approval store.Approval, wanted protocol.Decision) (protocol.Reply, error) {
 	switch approval.State {
 	case store.ApprovalExpired:
-		return protocol.Reply{}, overdue(approval)
+		return protocol.Reply{}, refuse.Overdue(approval)
 	case store.ApprovalVoid:
-		return protocol.Reply{}, voided(approval)
+		return protocol.Reply{}, refuse.Voided(approval)
 	case store.ApprovalRejected:
 		if wanted == protocol.DecisionReject {
 			return done(true), nil
@@ -205,7 +205,7 @@ func (t *Trigger) decided(ctx context.Context, approval store.Approval, wanted p
 		run, err := t.Runs.GetRun(ctx, approval.RunID)
 		return t.accepted(run, true), err
 	}
-	return protocol.Reply{}, tooLate(approval)
+	return protocol.Reply{}, refuse.TooLate(approval)
 }
 
 // done answers a decision that made no run.
@@ -227,55 +227,4 @@ func (t *Trigger) tell(ctx context.Context, approval store.Approval, reply proto
 	if err := t.Sender.JSON(ctx, topic, reply, transport.Options{}); err != nil {
 		t.Logger.Warn("cannot tell the requester what was decided", "approval_id", approval.ApprovalID, "user", approval.Requester, "error", err)
 	}
-}
-
-func unknownApproval(id string) *protocol.Error {
-	return &protocol.Error{Code: protocol.CodeNotFound, Path: "/approvalId",
-		Message:   fmt.Sprintf("no such approval: %s", clip(id)),
-		MessageZh: fmt.Sprintf("没有编号为 %s 的待批准项", clip(id)),
-		Hint:      `those that wait are listed by status with {"approvals":true}`}
-}
-
-func ownRequest(a store.Approval) *protocol.Error {
-	return &protocol.Error{Code: protocol.CodeNotAllowed, Path: "/approvalId",
-		Message:   fmt.Sprintf("%s asked for it; another person has to decide", a.Requester),
-		MessageZh: fmt.Sprintf("该请求由 %s 提出，必须由另一人决定", a.Requester),
-		Hint:      "names that differ in case only are one person"}
-}
-
-func otherContent(a store.Approval) *protocol.Error {
-	return &protocol.Error{Code: protocol.CodeConflict, Path: "/contentHash",
-		Message:   fmt.Sprintf("approval %s is for other content; nothing was decided", a.ApprovalID),
-		MessageZh: fmt.Sprintf("待批准项 %s 的内容与给出的摘要不符，未作决定", a.ApprovalID),
-		Hint:      "look at it again by status, and take its contentHash"}
-}
-
-func rejected(a store.Approval) *protocol.Error {
-	why := cmp.Or(a.Why, "no reason was given")
-	return &protocol.Error{Code: protocol.CodeNotAllowed,
-		Message:   fmt.Sprintf("%s rejected it: %s; nothing was created", a.DecidedBy, clip(why)),
-		MessageZh: fmt.Sprintf("%s 已拒绝：%s；未创建任何内容", a.DecidedBy, clip(why)),
-		Hint:      "talk to them, then ask again"}
-}
-
-func voided(a store.Approval) *protocol.Error {
-	return &protocol.Error{Code: protocol.CodeConflict, Path: "/approvalId",
-		Message:   fmt.Sprintf("approval %s is void: %s; nothing was created", a.ApprovalID, a.Why),
-		MessageZh: fmt.Sprintf("待批准项 %s 已作废（%s），未创建任何内容", a.ApprovalID, a.Why),
-		Hint:      "the requester asks again, for what is the case now"}
-}
-
-func overdue(a store.Approval) *protocol.Error {
-	by := a.ExpiresAt.UTC().Format("2006-01-02T15:04:05Z07:00")
-	return &protocol.Error{Code: protocol.CodeExpired, Path: "/approvalId",
-		Message:   fmt.Sprintf("approval %s expired at %s; nothing was created", a.ApprovalID, by),
-		MessageZh: fmt.Sprintf("待批准项 %s 已于 %s 过期，未创建任何内容", a.ApprovalID, by),
-		Hint:      "the requester asks again"}
-}
-
-func tooLate(a store.Approval) *protocol.Error {
-	return &protocol.Error{Code: protocol.CodeConflict, Path: "/decision",
-		Message:   fmt.Sprintf("approval %s was %s by %s before; that stands", a.ApprovalID, a.State, a.DecidedBy),
-		MessageZh: fmt.Sprintf("待批准项 %s 已由 %s 处理（%s），不再更改", a.ApprovalID, a.DecidedBy, a.State),
-		Hint:      "a run that should not be is cancelled by cancel"}
 }

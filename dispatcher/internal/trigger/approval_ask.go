@@ -12,6 +12,7 @@ import (
 
 	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/store"
+	"muster/dispatcher/internal/trigger/refuse"
 	"muster/internal/protocol"
 )
 
@@ -78,7 +79,7 @@ func (t *Trigger) waiting(ctx context.Context, key requestKey) (own *store.Appro
 	for _, a := range pending {
 		switch {
 		case key.same(a) && a.RequestHash != key.content:
-			return nil, 0, otherWaits(a)
+			return nil, 0, refuse.OtherWaits(a)
 		case key.same(a):
 			own = &a
 		}
@@ -93,7 +94,7 @@ func (t *Trigger) waiting(ctx context.Context, key requestKey) (own *store.Appro
 // the user's wait already.
 func (t *Trigger) ask(ctx context.Context, key requestKey, request protocol.RunRequest, p planned, waiting int) (store.Approval, error) {
 	if waiting >= maxWaiting {
-		return store.Approval{}, tooManyWait(waiting)
+		return store.Approval{}, refuse.TooManyWait(waiting)
 	}
 	hash, err := p.contentHash()
 	if err != nil {
@@ -107,7 +108,7 @@ func (t *Trigger) ask(ctx context.Context, key requestKey, request protocol.RunR
 		Requester: key.user, RequestID: key.id, RequestHash: key.content, ContentHash: hash, Request: string(text),
 		Stores: len(p.targets), CreatedAt: p.at, ExpiresAt: p.at.Add(approvalTime)}, p.at)
 	if err == nil && duplicate && asked.RequestHash != key.content {
-		err = otherWaits(asked)
+		err = refuse.OtherWaits(asked)
 	}
 	if err == nil {
 		t.Logger.Info("approval asked for", "approval_id", asked.ApprovalID, "user", key.user, "job", request.Job, "stores", asked.Stores)
@@ -123,7 +124,7 @@ func (t *Trigger) AskKeys(ctx context.Context, actor string) (approvalID, conten
 	defer t.mu.RUnlock()
 	switch {
 	case t.stopped:
-		return "", "", shuttingDown()
+		return "", "", refuse.ShuttingDown()
 	case t.Approved == nil:
 		return "", "", fmt.Errorf("cannot ask for new keys: headquarters has no identity")
 	}
@@ -150,29 +151,4 @@ func newApprovalID(now time.Time) string {
 func (t *Trigger) waits(a store.Approval, request protocol.RunRequest) protocol.Reply {
 	return protocol.Reply{RequestID: request.RequestID, ApprovalID: a.ApprovalID, ContentHash: a.ContentHash,
 		ExpiresAt: protocol.At(a.ExpiresAt), Stores: a.Stores}
-}
-
-func needsApproval(a store.Approval, jobName string) *protocol.Error {
-	by, stores := a.ExpiresAt.UTC().Format("15:04:05Z07:00"), "stores"
-	if a.Stores == 1 {
-		stores = "store"
-	}
-	return &protocol.Error{Code: protocol.CodeNeedsApproval,
-		Message:   fmt.Sprintf("%s at %d %s needs the word of a second person by %s; nothing was created yet", jobName, a.Stores, stores, by),
-		MessageZh: fmt.Sprintf("作业 %s 涉及 %d 家门店，须由第二人在 %s 前批准；尚未创建任何内容", jobName, a.Stores, by),
-		Hint:      "somebody else who may approve runs: dispatcher approve " + a.ApprovalID}
-}
-
-func otherWaits(a store.Approval) *protocol.Error {
-	return &protocol.Error{Code: protocol.CodeConflict, Path: "/requestId",
-		Message:   fmt.Sprintf("the requestId waits for approval %s with other content; nothing was created", a.ApprovalID),
-		MessageZh: fmt.Sprintf("该 requestId 已用于内容不同、正在等待批准的请求 %s，未创建任何内容", a.ApprovalID),
-		Hint:      "take a new requestId for a new request"}
-}
-
-func tooManyWait(n int) *protocol.Error {
-	return &protocol.Error{Code: protocol.CodeRateLimited,
-		Message:   fmt.Sprintf("%d requests of this user wait for approval, no more are kept; nothing was created", n),
-		MessageZh: fmt.Sprintf("该用户已有 %d 个请求等待批准，不再接受新的请求，未创建任何内容", n),
-		Hint:      "wait until somebody has decided on them"}
 }

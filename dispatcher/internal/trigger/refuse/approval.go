@@ -1,0 +1,95 @@
+package refuse
+
+import (
+	"cmp"
+	"fmt"
+
+	"muster/dispatcher/internal/store"
+	"muster/internal/protocol"
+)
+
+// NeedsApproval is the answer while a run waits for a second person.
+func NeedsApproval(a store.Approval, jobName string) *protocol.Error {
+	by, stores := a.ExpiresAt.UTC().Format("15:04:05Z07:00"), "stores"
+	if a.Stores == 1 {
+		stores = "store"
+	}
+	return &protocol.Error{Code: protocol.CodeNeedsApproval,
+		Message:   fmt.Sprintf("%s at %d %s needs the word of a second person by %s; nothing was created yet", jobName, a.Stores, stores, by),
+		MessageZh: fmt.Sprintf("作业 %s 涉及 %d 家门店，须由第二人在 %s 前批准；尚未创建任何内容", jobName, a.Stores, by),
+		Hint:      "somebody else who may approve runs: dispatcher approve " + a.ApprovalID}
+}
+
+// OtherWaits is for a request id under which another request waits.
+func OtherWaits(a store.Approval) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeConflict, Path: "/requestId",
+		Message:   fmt.Sprintf("the requestId waits for approval %s with other content; nothing was created", a.ApprovalID),
+		MessageZh: fmt.Sprintf("该 requestId 已用于内容不同、正在等待批准的请求 %s，未创建任何内容", a.ApprovalID),
+		Hint:      "take a new requestId for a new request"}
+}
+
+// TooManyWait is for a user of whom n requests wait.
+func TooManyWait(n int) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeRateLimited,
+		Message:   fmt.Sprintf("%d requests of this user wait for approval, no more are kept; nothing was created", n),
+		MessageZh: fmt.Sprintf("该用户已有 %d 个请求等待批准，不再接受新的请求，未创建任何内容", n),
+		Hint:      "wait until somebody has decided on them"}
+}
+
+// UnknownApproval is for an id that no approval has.
+func UnknownApproval(id string) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeNotFound, Path: "/approvalId",
+		Message:   fmt.Sprintf("no such approval: %s", clip(id)),
+		MessageZh: fmt.Sprintf("没有编号为 %s 的待批准项", clip(id)),
+		Hint:      `those that wait are listed by status with {"approvals":true}`}
+}
+
+// OwnRequest is for who would decide on what they asked for.
+func OwnRequest(a store.Approval) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeNotAllowed, Path: "/approvalId",
+		Message:   fmt.Sprintf("%s asked for it; another person has to decide", a.Requester),
+		MessageZh: fmt.Sprintf("该请求由 %s 提出，必须由另一人决定", a.Requester),
+		Hint:      "names that differ in case only are one person"}
+}
+
+// OtherContent is for a decision on something else than the approval is for.
+func OtherContent(a store.Approval) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeConflict, Path: "/contentHash",
+		Message:   fmt.Sprintf("approval %s is for other content; nothing was decided", a.ApprovalID),
+		MessageZh: fmt.Sprintf("待批准项 %s 的内容与给出的摘要不符，未作决定", a.ApprovalID),
+		Hint:      "look at it again by status, and take its contentHash"}
+}
+
+// Rejected tells the requester that somebody said no.
+func Rejected(a store.Approval) *protocol.Error {
+	why := cmp.Or(a.Why, "no reason was given")
+	return &protocol.Error{Code: protocol.CodeNotAllowed,
+		Message:   fmt.Sprintf("%s rejected it: %s; nothing was created", a.DecidedBy, clip(why)),
+		MessageZh: fmt.Sprintf("%s 已拒绝：%s；未创建任何内容", a.DecidedBy, clip(why)),
+		Hint:      "talk to them, then ask again"}
+}
+
+// Voided is for an approval of what is no longer the case.
+func Voided(a store.Approval) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeConflict, Path: "/approvalId",
+		Message:   fmt.Sprintf("approval %s is void: %s; nothing was created", a.ApprovalID, a.Why),
+		MessageZh: fmt.Sprintf("待批准项 %s 已作废（%s），未创建任何内容", a.ApprovalID, a.Why),
+		Hint:      "the requester asks again, for what is the case now"}
+}
+
+// Overdue is for an approval that nobody decided on in time.
+func Overdue(a store.Approval) *protocol.Error {
+	by := a.ExpiresAt.UTC().Format("2006-01-02T15:04:05Z07:00")
+	return &protocol.Error{Code: protocol.CodeExpired, Path: "/approvalId",
+		Message:   fmt.Sprintf("approval %s expired at %s; nothing was created", a.ApprovalID, by),
+		MessageZh: fmt.Sprintf("待批准项 %s 已于 %s 过期，未创建任何内容", a.ApprovalID, by),
+		Hint:      "the requester asks again"}
+}
+
+// TooLate is for a decision after another one.
+func TooLate(a store.Approval) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeConflict, Path: "/decision",
+		Message:   fmt.Sprintf("approval %s was %s by %s before; that stands", a.ApprovalID, a.State, a.DecidedBy),
+		MessageZh: fmt.Sprintf("待批准项 %s 已由 %s 处理（%s），不再更改", a.ApprovalID, a.DecidedBy, a.State),
+		Hint:      "a run that should not be is cancelled by cancel"}
+}
