@@ -15,48 +15,11 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"muster/edge-agent/internal/executor"
-	"muster/edge-agent/internal/identity"
 	"muster/edge-agent/internal/journal"
 	"muster/edge-agent/internal/outbox"
-	"muster/edge-agent/internal/stamp"
 	"muster/internal/protocol"
 	"muster/internal/trust"
 )
-
-// Sender hands messages to the link. True means handed over, not delivered.
-type Sender interface {
-	Send(kind protocol.Kind, payload []byte) bool
-}
-
-// Config is what the agent works with. Journal and Outbox are used by the
-// agent alone from New on.
-type Config struct {
-	StoreID     string
-	TerminalID  string
-	Version     string // of this program
-	Topics      protocol.Topics
-	Jobs        executor.Registry
-	Labels      map[string]string
-	MaxParallel int // executions at a time, at least 1
-	Refuse      Refuse
-	Measure     func() protocol.Condition
-	Journal     *journal.Journal
-	Outbox      *outbox.Box
-	Stamp       *stamp.Maker
-	Logger      *slog.Logger
-	// Identity knows headquarters' keys; nil: identity off, every message is
-	// believed, as on a development machine.
-	Identity *identity.Identity
-}
-
-// Refuse names the conditions under which the terminal runs nothing; zero
-// means no such limit. A condition that cannot be measured forbids nothing.
-type Refuse struct {
-	MinBatteryPct float64
-	MaxLoad       float64
-	MinDiskFreeMB int64
-}
 
 const (
 	// resendFrom and resendSpan: what headquarters has not answered is said
@@ -120,49 +83,6 @@ type Agent struct {
 type event struct {
 	do   func(now time.Time)
 	done chan struct{}
-}
-
-// work is one task as the loop sees it. What must survive a crash stands in
-// the journal and the outbox.
-type work struct {
-	id      string
-	offer   *protocol.Offer // nil: none is known now
-	offerAt time.Time
-	hash    string // of the offer
-
-	lastClaim  time.Time
-	claimUntil time.Time // an unanswered claim holds a place until then
-	nextClaim  time.Time // not before
-	refuseFrom time.Time // from when a task that cannot be done is refused
-
-	grant *grant     // granted, and waiting for the offer or a free place
-	run   *execution // running
-
-	sendAt   time.Time      // when to send the answer in the outbox; zero: not now
-	slot     bool           // headquarters gave a slot for a large result
-	stale    bool           // the answer was refused as stale; kept for a new grant
-	volatile *outbox.Answer // the answer while the disk refuses it
-}
-
-// grant is a granted attempt that is not yet started.
-type grant struct {
-	attempt int
-	lease   time.Duration
-	limit   time.Duration // of one execution; 0: as the offer says
-	offer   string        // the Hash of the offer that may be run; "": any
-	until   time.Time     // the lease ends; not started later
-}
-
-// hqClock is headquarters' clock, as of a sync and the own monotonic clock.
-type hqClock struct {
-	serverMs int64
-	at       time.Time
-}
-
-func (c hqClock) known() bool { return !c.at.IsZero() }
-
-func (c hqClock) nowMs(now time.Time) int64 {
-	return c.serverMs + now.Sub(c.at).Milliseconds()
 }
 
 // New returns an agent that took up what the journal and the outbox hold:
@@ -279,14 +199,6 @@ func (a *Agent) later(at, now time.Time) bool {
 // again has the loop look once more at once, for what came up behind it.
 func (a *Agent) again(now time.Time) { a.due = now }
 
-// untilServer is how long it is until headquarters' clock shows ms; more than a
-// day counts as a day, after which the loop looks again.
-func (a *Agent) untilServer(ms int64, now time.Time) time.Duration {
-	const day = 24 * time.Hour / time.Millisecond
-	left := ms - a.clock.nowMs(now)
-	return time.Duration(min(max(left, -int64(day)), int64(day))) * time.Millisecond
-}
-
 // send encodes a message and hands it to the link.
 func (a *Agent) send(kind protocol.Kind, message any) bool {
 	payload, err := protocol.Encode(message)
@@ -305,37 +217,6 @@ func (a *Agent) get(taskID string) *work {
 		a.tasks[taskID] = w
 	}
 	return w
-}
-
-// fence is the highest attempt that was granted here or cancelled.
-func (a *Agent) fence(taskID string) int {
-	e, _ := a.journal.Get(taskID)
-	return e.Attempt
-}
-
-// entry is a line for the journal. It keeps which offer the attempt executed, and
-// how far headquarters is proven.
-func (a *Agent) entry(taskID string, phase journal.Phase, attempt int) journal.Entry {
-	e := journal.Entry{TaskID: taskID, Phase: phase, Attempt: attempt, Seq: a.window.Highest()}
-	if !a.proven.IsZero() {
-		e.ProvenAt = a.proven.UnixMilli()
-	}
-	if old, _ := a.journal.Get(taskID); old.Attempt == attempt {
-		e.OfferSHA256 = old.OfferSHA256
-	}
-	return e
-}
-
-// record journals a phase for good.
-func (a *Agent) record(taskID string, phase journal.Phase, attempt int) error {
-	return a.journal.Put(a.entry(taskID, phase, attempt))
-}
-
-// note journals a phase that may be lost; an error is only logged.
-func (a *Agent) note(taskID string, phase journal.Phase, attempt int) {
-	if err := a.journal.Note(a.entry(taskID, phase, attempt)); err != nil {
-		a.log.Warn("journal refuses a note", "task_id", taskID, "phase", string(phase), "error", err)
-	}
 }
 
 // resendAfter is how long to wait for headquarters' answer.

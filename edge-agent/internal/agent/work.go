@@ -1,0 +1,71 @@
+package agent
+
+import (
+	"time"
+
+	"muster/edge-agent/internal/journal"
+	"muster/edge-agent/internal/outbox"
+	"muster/internal/protocol"
+)
+
+// work is one task as the loop sees it. What must survive a crash stands in
+// the journal and the outbox.
+type work struct {
+	id      string
+	offer   *protocol.Offer // nil: none is known now
+	offerAt time.Time
+	hash    string // of the offer
+
+	lastClaim  time.Time
+	claimUntil time.Time // an unanswered claim holds a place until then
+	nextClaim  time.Time // not before
+	refuseFrom time.Time // from when a task that cannot be done is refused
+
+	grant *grant     // granted, and waiting for the offer or a free place
+	run   *execution // running
+
+	sendAt   time.Time      // when to send the answer in the outbox; zero: not now
+	slot     bool           // headquarters gave a slot for a large result
+	stale    bool           // the answer was refused as stale; kept for a new grant
+	volatile *outbox.Answer // the answer while the disk refuses it
+}
+
+// grant is a granted attempt that is not yet started.
+type grant struct {
+	attempt int
+	lease   time.Duration
+	limit   time.Duration // of one execution; 0: as the offer says
+	offer   string        // the Hash of the offer that may be run; "": any
+	until   time.Time     // the lease ends; not started later
+}
+
+// fence is the highest attempt that was granted here or cancelled.
+func (a *Agent) fence(taskID string) int {
+	e, _ := a.journal.Get(taskID)
+	return e.Attempt
+}
+
+// entry is a line for the journal. It keeps which offer the attempt executed, and
+// how far headquarters is proven.
+func (a *Agent) entry(taskID string, phase journal.Phase, attempt int) journal.Entry {
+	e := journal.Entry{TaskID: taskID, Phase: phase, Attempt: attempt, Seq: a.window.Highest()}
+	if !a.proven.IsZero() {
+		e.ProvenAt = a.proven.UnixMilli()
+	}
+	if old, _ := a.journal.Get(taskID); old.Attempt == attempt {
+		e.OfferSHA256 = old.OfferSHA256
+	}
+	return e
+}
+
+// record journals a phase for good.
+func (a *Agent) record(taskID string, phase journal.Phase, attempt int) error {
+	return a.journal.Put(a.entry(taskID, phase, attempt))
+}
+
+// note journals a phase that may be lost; an error is only logged.
+func (a *Agent) note(taskID string, phase journal.Phase, attempt int) {
+	if err := a.journal.Note(a.entry(taskID, phase, attempt)); err != nil {
+		a.log.Warn("journal refuses a note", "task_id", taskID, "phase", string(phase), "error", err)
+	}
+}
