@@ -77,13 +77,15 @@ func WritePrivate(path string, data []byte) (err error) {
 		err = os.Rename(file.Name(), path)
 	}
 	if err == nil {
-		err = syncFolder(folder)
+		err = SyncFolder(folder)
 	}
 	return err
 }
 
-func syncFolder(folder string) error {
-	if runtime.GOOS == "windows" { // it has no such call
+// SyncFolder makes a rename in the folder last. It does nothing on Windows, which
+// has no such call.
+func SyncFolder(folder string) error {
+	if runtime.GOOS == "windows" {
 		return nil
 	}
 	dir, err := os.Open(filepath.Clean(folder))

@@ -12,7 +12,6 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"muster/internal/protocol"
@@ -65,7 +64,7 @@ func Create(folder string, hosts []string, now time.Time) (err error) {
 	if err := os.Rename(draft, folder); err != nil {
 		return err
 	}
-	return syncFolder(parent)
+	return trust.SyncFolder(parent)
 }
 
 func checkEmpty(folder string) error {
@@ -164,17 +163,4 @@ func newSerial() (*big.Int, error) {
 	}
 	text[0] = text[0]&0x7f | 0x40
 	return new(big.Int).SetBytes(text), nil
-}
-
-// syncFolder makes a rename in the folder last.
-func syncFolder(folder string) error {
-	if runtime.GOOS == "windows" { // it has no such call
-		return nil
-	}
-	dir, err := os.Open(filepath.Clean(folder))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
 }
