@@ -103,24 +103,24 @@ func decoderFor(name string) *encoding.Decoder {
 // unitLen returns how many bytes of b make the next character of the encoding by its structure alone. ok is false
 // where no character can begin so; short says that b ends within a character.
 func unitLen(name string, b []byte) (n int, ok, short bool) {
-	switch name {
-	case GBK, GB18030:
-		return unitGB(b)
-	case Big5:
-		return unitBig5(b)
-	default:
-		return 1, true, false
-	}
-}
-
-func unitGB(b []byte) (n int, ok, short bool) {
+	chinese := name == GBK || name == GB18030 || name == Big5
 	switch {
-	case b[0] < 0x80:
+	case !chinese || b[0] < 0x80:
 		return 1, true, false
 	case b[0] == 0x80 || b[0] == 0xFF:
 		return 1, false, false
 	case len(b) == 1:
 		return 1, false, true
+	case name == Big5:
+		return unitBig5(b)
+	default:
+		return unitGB(b)
+	}
+}
+
+// unitGB is unitLen of two bytes or more, the first of which leads others.
+func unitGB(b []byte) (n int, ok, short bool) {
+	switch {
 	case b[1] >= 0x40 && b[1] != 0x7F && b[1] != 0xFF:
 		return 2, true, false
 	case b[1] < 0x30 || b[1] > 0x39:
@@ -134,17 +134,10 @@ func unitGB(b []byte) (n int, ok, short bool) {
 	}
 }
 
+// unitBig5 is unitLen of two bytes or more, the first of which leads others.
 func unitBig5(b []byte) (n int, ok, short bool) {
-	switch {
-	case b[0] < 0x80:
-		return 1, true, false
-	case b[0] == 0x80 || b[0] == 0xFF:
-		return 1, false, false
-	case len(b) == 1:
-		return 1, false, true
-	case (b[1] >= 0x40 && b[1] <= 0x7E) || (b[1] >= 0xA1 && b[1] <= 0xFE):
+	if (b[1] >= 0x40 && b[1] <= 0x7E) || (b[1] >= 0xA1 && b[1] <= 0xFE) {
 		return 2, true, false
-	default:
-		return 1, false, false
 	}
+	return 1, false, false
 }
