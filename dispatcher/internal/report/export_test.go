@@ -1,7 +1,8 @@
 package report
 
-// TextCell and Visible are seams for property tests.
+// TextCell, Visible and Shown are seams for property tests.
 var (
 	TextCell = textCell
 	Visible  = visible
+	Shown    = shown
 )

@@ -259,10 +259,35 @@ func same(t *rapid.T, r *report.Reporter, targets int, rows report.Rows) {
 	}
 	c := back.Counts
 	want := []int{c.Succeeded, c.Failed, c.TimedOut, c.Offline, c.Cancelled, targets}
+	workbook := readXLSX(t, files["xlsx"])
+	if said, stores, missing := workbookCounts(t, workbook); said != fmt.Sprint(want) || stores != c || missing.Succeeded != 0 || missing.Sum() != targets-c.Succeeded {
+		t.Fatalf("JSON %v, XLSX %s, its stores %+v, its missing %+v", want, said, stores, missing)
+	}
 	counts, pageRows := pageCounts(t, files["html"])
 	if inCSV != c || fmt.Sprint(counts) != fmt.Sprint(want) || pageRows != targets+1 || len(back.Stores) != targets {
 		t.Fatalf("JSON %+v of %d rows, CSV %+v, HTML %v of %d rows", c, len(back.Stores), inCSV, counts, pageRows-1)
 	}
+}
+
+// workbookCounts reads the counts of the summary, and counts the rows of the
+// other sheets by outcome.
+func workbookCounts(t tb, b book) (said string, stores, missing protocol.Counts) {
+	t.Helper()
+	about := []string{"succeeded", "failed", "timed out", "offline", "cancelled", "targets"}
+	numbers := make([]string, len(about))
+	for i, line := range about {
+		numbers[i] = b.summary(line)
+	}
+	for sheet, counts := range map[int]*protocol.Counts{1: &stores, 2: &missing} {
+		for i := range b.sheets[sheet][1:] {
+			for j, outcome := range task.Outcomes() {
+				if strings.HasSuffix(b.under(sheet, "Outcome", i+1).show(), " "+about[j]+`"`) {
+					counts.Add(outcome)
+				}
+			}
+		}
+	}
+	return "[" + strings.Join(numbers, " ") + "]", stores, missing
 }
 
 // endless is n rows made as they are asked for.

@@ -1,6 +1,6 @@
 // Package report turns the rows of one revision into an honest roll-call: it
 // counts them, says in a sentence what they amount to, checks them, and writes
-// them as JSON, CSV and HTML that all say the same.
+// them as JSON, CSV, HTML and XLSX that all say the same.
 //
 // It is pure: it reads no file, no database and no clock, and the same rows
 // make the same bytes. Rows come one by one and may be asked for again, so that
@@ -59,6 +59,7 @@ func (r *Reporter) Formats() []protocol.FileFormat {
 		{Ext: "json", MediaType: "application/json", Rules: jsonRules},
 		{Ext: "csv", MediaType: "text/csv; charset=utf-8", Rules: csvRules},
 		{Ext: "html", MediaType: "text/html; charset=utf-8", Rules: htmlRules},
+		{Ext: "xlsx", MediaType: "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", Rules: xlsxRules},
 	}
 }
 
@@ -72,6 +73,8 @@ func (r *Reporter) Write(w io.Writer, ext string, head protocol.ReportHead, rows
 		return CSV(w, head, rows)
 	case "html":
 		return r.HTML(w, head, rows)
+	case "xlsx":
+		return XLSX(w, head, rows)
 	}
 	return fmt.Errorf("cannot write a report as %q: no such format", ext)
 }

@@ -168,6 +168,9 @@ func TestTenStoresInEveryFormat(t *testing.T) {
 		t.Fatalf("got %+v, %s", h.Counts, h.Verdict)
 	}
 	for _, format := range r.Formats() {
+		if format.Ext == "xlsx" { // an archive: see TestTenStoresInTheWorkbook
+			continue
+		}
 		got := write(t, r, format.Ext, h, rows)
 		golden := filepath.Join("testdata", "ten_stores."+format.Ext)
 		if *update {
@@ -257,6 +260,9 @@ func TestNobodyAnsweredHasNoRate(t *testing.T) {
 	}
 	for _, format := range r.Formats() {
 		text := write(t, r, format.Ext, h, rows)
+		if format.Ext == "xlsx" {
+			text = readXLSX(t, text).dump()
+		}
 		if strings.Contains(text, "NaN") {
 			t.Errorf("NaN in %s", format.Ext)
 		}

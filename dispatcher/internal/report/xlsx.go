@@ -1,0 +1,68 @@
+package report
+
+import (
+	"archive/zip"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"muster/internal/protocol"
+)
+
+const xlsxRules = "Office Open XML workbook (ISO/IEC 29500), no formulas, links or macros. Sheets: summary, stores, missing. " +
+	"Every text is a string cell, ids too (007, 1E5); control characters other than line break and tab, and direction marks, are shown as ␀ or [U+202E]. " +
+	"Times are dates in headquarters' zone. A number of the terminal stands as a number where a spreadsheet keeps its value, with more than 15 digits as text. " +
+	"Text over 32,767 UTF-16 units is cut, ends in … [已截断 cut: and its length], and is counted on the first sheet."
+
+// XLSX writes the report for spreadsheets: what it amounts to, every store, and
+// those that did not succeed. Rows go straight through to w and are read twice,
+// once a sheet.
+func XLSX(w io.Writer, head protocol.ReportHead, rows Rows) error {
+	cut := 0 // cells, in all sheets
+	sheets := []sheet{summarySheet(&head, &cut), storesSheet(&head, rows), missingSheet(&head, rows)}
+	frame, err := frameOf(&head, sheets)
+	if err != nil {
+		return fmt.Errorf("cannot write a report as XLSX: %w", err)
+	}
+	out := zip.NewWriter(w)
+	// The order of the parts is ours, and they carry no time: the same rows
+	// make the same bytes.
+	for _, name := range slices.Sorted(maps.Keys(frame.parts)) {
+		if err := writePart(out, name, func(part io.Writer) error {
+			_, err := part.Write(frame.parts[name].Bytes())
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	// The summary is written last: it tells how many cells were cut.
+	for i, s := range slices.Backward(sheets) {
+		if err := writePart(out, partName(i), func(part io.Writer) error {
+			cells := newCells(part, head.AsOf.Location(), frame.styles)
+			err := cells.sheet(frame.before[i], s, frame.after[i])
+			cut += cells.cut
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	if err := out.Close(); err != nil {
+		return fmt.Errorf("cannot write a report as XLSX: %w", err)
+	}
+	return nil
+}
+
+func writePart(out *zip.Writer, name string, write func(io.Writer) error) error {
+	part, err := out.Create(name)
+	if err == nil {
+		err = write(part)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write %s of a report as XLSX: %w", name, err)
+	}
+	return nil
+}
+
+// partName is where the sheet with that index lies in the workbook.
+func partName(index int) string { return fmt.Sprintf("xl/worksheets/sheet%d.xml", index+1) }

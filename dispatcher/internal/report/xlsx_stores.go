@@ -1,0 +1,163 @@
+package report
+
+import (
+	"strings"
+
+	"muster/internal/protocol"
+	"muster/internal/task"
+)
+
+// Widths in characters.
+const (
+	narrow = 12
+	middle = 18
+	wide   = 24
+	widest = 40
+)
+
+// storeColumn is a column of the stores: its header, and what stands in it. To
+// put means one cell, written or left out.
+type storeColumn struct {
+	sheetColumn
+	put func(*cells, *protocol.StoreRow)
+}
+
+func storesSheet(head *protocol.ReportHead, rows Rows) sheet {
+	return storeSheet("门店 stores", storeColumns(head), head.Targets, rows,
+		func(*protocol.StoreRow) bool { return true })
+}
+
+// missingSheet has the stores that did not succeed, as everywhere in a report.
+func missingSheet(head *protocol.ReportHead, rows Rows) sheet {
+	return storeSheet("未成功 missing", missingColumns(head), head.Targets-head.Counts.Succeeded, rows,
+		func(row *protocol.StoreRow) bool { return row.Outcome != task.OutcomeSucceeded })
+}
+
+func storeSheet(name string, columns []storeColumn, count int, rows Rows, belongs func(*protocol.StoreRow) bool) sheet {
+	s := sheet{name: name, rows: count, filter: true}
+	for _, column := range columns {
+		s.columns = append(s.columns, column.sheetColumn)
+	}
+	s.fill = func(c *cells) error {
+		line := 1
+		for raw, err := range rows {
+			if err != nil {
+				return err
+			}
+			row, err := readRow(raw)
+			if err != nil {
+				return err
+			}
+			if !belongs(&row) {
+				continue
+			}
+			line++
+			c.begin(line)
+			for _, column := range columns {
+				column.put(c, &row)
+			}
+			c.end()
+		}
+		return nil
+	}
+	return s
+}
+
+func storeColumns(head *protocol.ReportHead) []storeColumn {
+	list := verdictColumns()
+	for i, column := range head.Columns {
+		list = append(list, jobColumn(i, column))
+	}
+	list = append(list,
+		textColumn("截止时结果", "At the barrier", middle, func(r *protocol.StoreRow) string { return both(outcomeWords(r.AtBarrier)) }),
+		textColumn("补传", "Late", narrow, func(r *protocol.StoreRow) string { return yesNo(r.Late) }))
+	list = append(list, evidenceColumns(head.TimeZone)...)
+	return append(list,
+		textColumn("任务编号", "Task", wide, func(r *protocol.StoreRow) string { return r.TaskID }),
+		textColumn("状态", "Status", narrow, func(r *protocol.StoreRow) string { return string(r.Status) }),
+		numberColumn("第几次", "Attempt", func(r *protocol.StoreRow) *int64 { return whole(r.Attempt) }),
+		numberColumn("结果字节", "Result bytes", func(r *protocol.StoreRow) *int64 { return &r.Bytes }),
+		textColumn("结果摘要", "Result SHA-256", wide, func(r *protocol.StoreRow) string { return r.SHA256 }),
+		textColumn("标签", "Labels", wide, func(r *protocol.StoreRow) string { return labelText(r.Labels) }))
+}
+
+func missingColumns(head *protocol.ReportHead) []storeColumn {
+	list := append(verdictColumns(), evidenceColumns(head.TimeZone)...)
+	return append(list, textColumn("标签", "Labels", wide, func(r *protocol.StoreRow) string { return labelText(r.Labels) }))
+}
+
+func verdictColumns() []storeColumn {
+	failure := func(r *protocol.StoreRow) protocol.Failure {
+		if r.Error == nil {
+			return protocol.Failure{}
+		}
+		return *r.Error
+	}
+	return []storeColumn{
+		textColumn("门店编号", "Store", middle, func(r *protocol.StoreRow) string { return r.StoreID }),
+		textColumn("门店名称", "Name", wide, func(r *protocol.StoreRow) string { return r.Name }),
+		textColumn("结果", "Outcome", middle, func(r *protocol.StoreRow) string { return both(outcomeWords(r.Outcome)) }),
+		textColumn("原因", "Reason", widest, func(r *protocol.StoreRow) string { return both(reasonWords(r.Reason)) }),
+		textColumn("原因代码", "Reason code", wide, func(r *protocol.StoreRow) string { return string(r.Reason) }),
+		textColumn("错误代码", "Error code", middle, func(r *protocol.StoreRow) string { return string(failure(r).Code) }),
+		textColumn("错误位置", "Error path", middle, func(r *protocol.StoreRow) string { return failure(r).Path }),
+		textColumn("错误说明", "Error message", widest, func(r *protocol.StoreRow) string { return failure(r).Message }),
+	}
+}
+
+func evidenceColumns(zone string) []storeColumn {
+	moment := func(zh, en string, of func(*protocol.StoreRow) protocol.Time) storeColumn {
+		return storeColumn{sheetColumn{words{zh, en + " (" + zone + ")"}, wide},
+			func(c *cells, r *protocol.StoreRow) { c.moment(of(r)) }}
+	}
+	return []storeColumn{
+		textColumn("在线", "Online", narrow, func(r *protocol.StoreRow) string { return yesNo(r.Evidence.Online) }),
+		numberColumn("已用次数", "Attempts used", func(r *protocol.StoreRow) *int64 { return whole(r.Evidence.Attempts) }),
+		numberColumn("允许次数", "Attempts allowed", func(r *protocol.StoreRow) *int64 { return whole(r.Evidence.AttemptsOf) }),
+		moment("最后在线", "Last seen", func(r *protocol.StoreRow) protocol.Time { return r.Evidence.LastSeenAt }),
+		moment("领取", "Claimed", func(r *protocol.StoreRow) protocol.Time { return r.Evidence.ClaimedAt }),
+		moment("批准", "Granted", func(r *protocol.StoreRow) protocol.Time { return r.Evidence.GrantedAt }),
+		moment("开始", "Started", func(r *protocol.StoreRow) protocol.Time { return r.Evidence.StartedAt }),
+		moment("最后信号", "Last sign", func(r *protocol.StoreRow) protocol.Time { return r.Evidence.LastSignAt }),
+		moment("结果待传", "Ready", func(r *protocol.StoreRow) protocol.Time { return r.Evidence.ReadyAt }),
+		moment("结束", "Finished", func(r *protocol.StoreRow) protocol.Time { return r.FinishedAt }),
+		numberColumn("时钟偏差毫秒", "Clock skew ms", func(r *protocol.StoreRow) *int64 { return r.Evidence.ClockSkewMs }),
+		textColumn("终端", "Terminal", middle, func(r *protocol.StoreRow) string { return r.TerminalID }),
+	}
+}
+
+func textColumn(zh, en string, width float64, of func(*protocol.StoreRow) string) storeColumn {
+	return storeColumn{sheetColumn{words{zh, en}, width}, func(c *cells, r *protocol.StoreRow) { c.plain(of(r)) }}
+}
+
+func numberColumn(zh, en string, of func(*protocol.StoreRow) *int64) storeColumn {
+	return storeColumn{sheetColumn{words{zh, en}, narrow}, func(c *cells, r *protocol.StoreRow) {
+		if n := of(r); n != nil {
+			c.integer(*n)
+			return
+		}
+		c.none()
+	}}
+}
+
+func jobColumn(i int, column protocol.Column) storeColumn {
+	unit := ""
+	if column.Unit != "" {
+		unit = " (" + column.Unit + ")"
+	}
+	return storeColumn{sheetColumn{words{strings.TrimSpace(column.TitleZh + unit), column.Title + unit}, middle},
+		func(c *cells, r *protocol.StoreRow) {
+			if i < len(r.Columns) {
+				c.value(r.Columns[i])
+				return
+			}
+			c.none()
+		}}
+}
+
+func both(w words) string { return strings.TrimSpace(w.Zh + " " + w.En) }
+
+func whole(n int) *int64 {
+	wide := int64(n)
+	return &wide
+}

@@ -1,0 +1,95 @@
+package report
+
+import (
+	"strconv"
+
+	"muster/internal/protocol"
+)
+
+// summaryLine is a line of the summary: what it is about, its value, and its
+// share of the targets. To put means one cell, written or left out.
+type summaryLine struct {
+	about words
+	put   func(*cells)
+	share func(*cells) // nil: the line has none
+}
+
+// summarySheet tells what the report amounts to. cut is read when the sheet is
+// written: cells that were cut in the others.
+func summarySheet(head *protocol.ReportHead, cut *int) sheet {
+	lines := append(countLines(head), runLines(head)...)
+	lines = append(lines, summaryLine{about: words{"被截断的单元格", "cells that were cut"},
+		put: func(c *cells) { c.integer(int64(*cut + c.cut)) }})
+	return sheet{name: "汇总 summary", rows: len(lines),
+		columns: []sheetColumn{{words{"项目", "Item"}, widest}, {words{"值", "Value"}, 2 * widest}, {words{"占比", "Share"}, narrow}},
+		fill: func(c *cells) error {
+			for i, line := range lines {
+				c.begin(i + 2)
+				c.plain(both(line.about))
+				line.put(c)
+				if line.share != nil {
+					line.share(c)
+				}
+				c.end()
+			}
+			return nil
+		}}
+}
+
+func countLines(head *protocol.ReportHead) []summaryLine {
+	lines := []summaryLine{
+		textLine("结论", "verdict", both(verdictWords(head.Verdict))),
+		textLine("说明", "in a sentence", head.TextZh),
+		textLine("说明（英文）", "in a sentence (English)", head.Text),
+	}
+	count := func(about words, n, of int) {
+		lines = append(lines, summaryLine{about, func(c *cells) { c.integer(int64(n)) },
+			func(c *cells) { c.share(share(of, head.Targets)) }})
+	}
+	for _, b := range buckets(head.Counts) {
+		count(outcomeWords(b.Outcome), b.Count, b.Count)
+	}
+	count(words{"目标合计", "targets"}, head.Targets, head.Counts.Sum())
+	rate := func(zh, en string, part *float64) {
+		lines = append(lines, summaryLine{words{zh, en}, (*cells).none, func(c *cells) { c.share(part) }})
+	}
+	rate("成功率", "succeeded, of all", head.Rates.Succeeded)
+	rate("应答率", "answered, of all", head.Rates.Answered)
+	rate("应答中的成功率", "succeeded, of those that answered", head.Rates.SucceededOfAnswered)
+	rate("要求的成功率", "asked for by the job", &head.Quorum)
+	return lines
+}
+
+func runLines(head *protocol.ReportHead) []summaryLine {
+	moment := func(zh, en string, at protocol.Time) summaryLine {
+		return summaryLine{about: words{zh, en}, put: func(c *cells) { c.moment(at) }}
+	}
+	number := func(zh, en string, n int) summaryLine {
+		return summaryLine{about: words{zh, en}, put: func(c *cells) { c.integer(int64(n)) }}
+	}
+	lines := []summaryLine{
+		textLine("编号", "run", head.RunID),
+		number("版本", "revision", head.Revision),
+		textLine("版本原因", "why this revision", both(whyWords(head.RevisionWhy))),
+	}
+	if head.Supersedes != nil {
+		before := strconv.Itoa(*head.Supersedes)
+		lines = append(lines, number("与 r"+before+" 不同的门店", "stores changed since r"+before, len(head.Changes)))
+	}
+	return append(lines,
+		textLine("任务", "job", head.Job), number("任务版本", "job version", head.JobVersion),
+		textLine("发起人", "asked by", head.RequestedBy), textLine("批准人", "approved by", head.ApprovedBy),
+		textLine("事由", "because", head.Reason), textLine("输入", "input", string(head.Input)),
+		moment("发起时间", "asked at", head.CreatedAt), moment("截止时间", "barrier", head.BarrierAt), moment("截至", "as of", head.AsOf),
+		textLine("时区", "time zone", head.TimeZone))
+}
+
+func textLine(zh, en, text string) summaryLine {
+	return summaryLine{about: words{zh, en}, put: func(c *cells) {
+		if text == "" {
+			c.none()
+			return
+		}
+		c.text(c.styles.wrapped, text)
+	}}
+}
