@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -298,4 +299,48 @@ func TestGroupOnAFillingDiskIsAnsweredOneByOne(t *testing.T) {
 			t.Fatalf("task %d: granted %t, found %+v, %v", i, want, k.State, err)
 		}
 	}
+}
+
+// limitTasks is more than fit into a log of 8 MiB.
+const limitTasks = 12_000
+
+// grantUntilRefused grants one task after the other, and says which and how it
+// ended.
+func grantUntilRefused(s *store.Store) error {
+	for i := range limitTasks {
+		if _, err := s.Grant(context.Background(), grantOf(i), t0); err != nil {
+			fmt.Println("refused", errors.Is(err, store.ErrNoSpace), err)
+			fmt.Println("health", errors.Is(s.Health(context.Background()), store.ErrNoSpace))
+			return s.Close()
+		}
+		fmt.Println(i)
+	}
+	return errors.New("it was never refused")
+}
+
+func TestFileSizeLimitOfTheProcessIsNoSpace(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.create(limitTasks)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// 8 MiB in blocks of 512 bytes; the ballast of the child does not fit either.
+	cmd, lines := startChild(t, "limit", b.path, "sh", "-c", `ulimit -f 16384; exec "$0"`)
+	granted, refusal := 0, ""
+	for lines.Scan() && refusal == "" {
+		if granted++; strings.HasPrefix(lines.Text(), "refused") {
+			granted, refusal = granted-1, lines.Text()
+		}
+	}
+	health := lines.Text()
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the child ended with %v", err)
+	}
+	if !strings.HasPrefix(refusal, "refused true") || !strings.Contains(refusal, "(778)") || health != "health true" || granted == 0 {
+		t.Errorf("granted %d, then %q, %q", granted, refusal, health)
+	}
+	d := &disk{bundle: b}
+	d.openWith(0)
+	d.wantGranted(granted)
 }

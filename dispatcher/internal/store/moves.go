@@ -22,6 +22,9 @@ func move(tx *sqlite.Tx, t *Task, event task.Event, now time.Time, set func(*Tas
 		return false, nil
 	}
 	after, from := *t, t.State
+	if event == task.Grant {
+		next.Attempt = max(from.Attempt, t.Floor) + 1
+	}
 	after.State, after.NextAttemptAt = next, time.Time{}
 	if next.Settled {
 		after.SettledAt = now
@@ -77,6 +80,9 @@ func (s *Store) Grant(ctx context.Context, g Grant, now time.Time) (Granted, err
 			return Granted{Task: t, Refusal: refusal}, nil
 		}
 		from := t.State
+		if err := skipNumbers(tx, &t); err != nil {
+			return Granted{}, err
+		}
 		ok, err := move(tx, &t, task.Grant, now, func(after *Task) {
 			after.HolderID, after.Reason = g.TerminalID, task.ReasonNone
 			if after.ClaimedAt.IsZero() {
@@ -95,6 +101,21 @@ func (s *Store) Grant(ctx context.Context, g Grant, now time.Time) (Granted, err
 		return Granted{}, fmt.Errorf("cannot grant task %s to terminal %s of store %s: %w", g.TaskID, g.TerminalID, g.StoreID, err)
 	}
 	return granted, nil
+}
+
+// skipNumbers leaves out the numbers of attempts that a replaced database may
+// have granted, and keeps what is left of the task's attempts.
+func skipNumbers(tx *sqlite.Tx, t *Task) error {
+	left := t.Floor - t.State.Attempt
+	if left <= 0 {
+		return nil
+	}
+	_, err := tx.Exec(`UPDATE tasks SET skipped = skipped + ?, attempts = attempts + ? WHERE task_id = ?`, left, left, t.TaskID)
+	if err != nil {
+		return fmt.Errorf("cannot skip %d numbers of attempts of task %s: %w", left, t.TaskID, err)
+	}
+	t.Skipped, t.Attempts = t.Skipped+left, t.Attempts+left
+	return nil
 }
 
 func refuseGrant(t Task, g Grant, now time.Time) protocol.Code {

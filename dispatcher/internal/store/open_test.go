@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	switch mode := os.Getenv(childMode); mode {
 	case "":
 		os.Exit(m.Run())
-	case "hold", "create", "audit":
+	case "hold", "create", "audit", "limit":
 		if err := child(mode, os.Getenv(childFile)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -50,8 +50,11 @@ func child(mode, path string) error {
 		_, err := io.Copy(io.Discard, os.Stdin)
 		return err
 	}
-	if mode == "audit" {
+	switch mode {
+	case "audit":
 		return keepAuditing(s)
+	case "limit":
+		return grantUntilRefused(s)
 	}
 	for i := 0; ; i++ {
 		run := newRun(fmt.Sprintf("R%d", i))
@@ -67,10 +70,11 @@ func child(mode, path string) error {
 }
 
 // startChild starts the test binary in a mode and returns it, once the file is
-// open, with its further lines.
-func startChild(t *testing.T, mode, path string) (*exec.Cmd, *bufio.Scanner) {
+// open, with its further lines. It may be started under another program.
+func startChild(t *testing.T, mode, path string, under ...string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	command := append(under, os.Args[0])
+	cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), childMode+"="+mode, childFile+"="+path)
 	cmd.Stderr = os.Stderr
 	if _, err := cmd.StdinPipe(); err != nil { // held open until Wait
@@ -191,10 +195,10 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 	}
 	b.Close()
 	_, err := store.Open(t.Context(), store.Options{Path: b.path})
-	if !errors.Is(err, store.ErrNewerSchema) || !strings.Contains(err.Error(), "has schema version 9, this program knows up to 2") {
+	if !errors.Is(err, store.ErrNewerSchema) || !strings.Contains(err.Error(), "has schema version 9, this program knows up to 3") {
 		t.Errorf("opened a newer file: %v", err)
 	}
-	if _, err := b.raw().ExecContext(t.Context(), "PRAGMA user_version = 2"); err != nil {
+	if _, err := b.raw().ExecContext(t.Context(), "PRAGMA user_version = 3"); err != nil {
 		t.Fatal(err)
 	}
 	b.open() // and it was left as it was

@@ -148,6 +148,7 @@ func TestRecordsAreNotRewritten(t *testing.T) {
 	for _, statement := range []string{
 		`UPDATE audit SET actor = 'x'`, `DELETE FROM audit`,
 		`UPDATE tasks SET store_id = '000000'`, `UPDATE tasks SET run_id = 'R'`, `UPDATE tasks SET input = '{}'`,
+		`UPDATE tasks SET attempts = 9`, `UPDATE tasks SET skipped = 1`, `UPDATE tasks SET attempts = 9, skipped = 1`, `UPDATE tasks SET floor = -1`,
 		`UPDATE run_targets SET labels = '{}'`,
 		`DELETE FROM attempts`, `UPDATE attempts SET result = '{}'`, `UPDATE attempts SET sha256 = 'x'`,
 		`INSERT INTO audit (at, actor, action, subject, detail) VALUES ('now', 'x', 'x', 'x', 'x')`,

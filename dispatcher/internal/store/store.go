@@ -74,7 +74,7 @@ type Store struct {
 
 // Open opens or creates the file, checks it, brings its schema up to date and
 // drops revisions that were not completed. It fails with ErrLocked, ErrCorrupt,
-// ErrNewerSchema or ErrNoSpace.
+// ErrNewerSchema, ErrRestoring or ErrNoSpace.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	scripts, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {

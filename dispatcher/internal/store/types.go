@@ -32,6 +32,8 @@ var (
 	ErrLocked = sqlite.ErrLocked
 	// ErrNewerSchema: the database was written by a newer program.
 	ErrNewerSchema = sqlite.ErrNewerSchema
+	// ErrRestoring: a restore was cut off, and must be run again.
+	ErrRestoring = sqlite.ErrRestoring
 	// ErrCorrupt: the integrity check failed; the text says how to restore.
 	ErrCorrupt = sqlite.ErrCorrupt
 	// ErrNoSpace: the disk takes no more; nothing of the write was stored. It may
@@ -88,7 +90,9 @@ type Task struct {
 	Type          string
 	Input         json.RawMessage // the run's unless the task has its own
 	State         task.State
-	Attempts      int // allowed executions
+	Attempts      int // the number of the last attempt that is allowed; see Allowed
+	Floor         int // the next attempt's number is above it; see Restore
+	Skipped       int // numbers of attempts that a restore left out
 	HolderID      string
 	LastCode      protocol.Code // how the last failed attempt ended
 	Reason        task.Reason   // given with the move that settled it or failed its attempt
@@ -99,6 +103,13 @@ type Task struct {
 	CreatedAt     time.Time
 	SettledAt     time.Time
 }
+
+// Used is how many attempts were granted. It is not the number of the current
+// one where a restore left numbers out.
+func (t Task) Used() int { return t.State.Attempt - t.Skipped }
+
+// Allowed is how many executions the task may have.
+func (t Task) Allowed() int { return t.Attempts - t.Skipped }
 
 // Request identifies what a user asked, for de-duplication. ContentHash is
 // the SHA-256 of the canonical request in lower-case hex.

@@ -66,6 +66,11 @@ func quickCheck(ctx context.Context, q Querier, limit time.Duration) error {
 	if bounded.Err() != nil && ctx.Err() == nil && len(found) == 0 {
 		return nil // the time is over, and nothing wrong was found
 	}
+	return verdict(found, err)
+}
+
+// verdict reads the answer of a check.
+func verdict(found []string, err error) error {
 	if err != nil {
 		return err
 	}

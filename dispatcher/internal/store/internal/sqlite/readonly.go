@@ -18,7 +18,7 @@ import (
 // no row, and refuses a file of another program, or one whose schema version is
 // below atLeast.
 func Look(ctx context.Context, path string, applicationID int32, atLeast int64, read func(Querier) error) error {
-	resolved, err := resolve(path)
+	resolved, err := Resolve(path)
 	if err == nil {
 		_, err = os.Stat(resolved) // SQLite's own word says only that it cannot
 	}
@@ -31,7 +31,7 @@ func Look(ctx context.Context, path string, applicationID int32, atLeast int64, 
 		err = look(ctx, resolved, url.Values{"mode": {"ro"}, "immutable": {"1"}}, applicationID, atLeast, read)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot read database %s: %w", path, damaged(err, path))
+		return fmt.Errorf("cannot read database %s: %w", path, named(err))
 	}
 	return nil
 }

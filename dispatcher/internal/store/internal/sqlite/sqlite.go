@@ -32,6 +32,8 @@ var (
 	ErrNewerSchema = errors.New("database schema is newer than this program")
 	// ErrCorrupt: the integrity check failed.
 	ErrCorrupt = errors.New("database is damaged")
+	// ErrRestoring: a restore was cut off; the text says what to do.
+	ErrRestoring = errors.New("a restore of the database was cut off")
 	// ErrClosed: the database was closed.
 	ErrClosed = errors.New("store is closed")
 )
@@ -45,8 +47,11 @@ const (
 	idleStreams = 2 // kept open between uses
 
 	// The files beside the database.
-	lockSuffix    = ".lock"
-	ballastSuffix = ".ballast"
+	lockSuffix = ".lock"
+	// RestoringSuffix names the copy that takes the database's place. As long as
+	// it is there nobody may open the database.
+	RestoringSuffix = ".restoring"
+	ballastSuffix   = ".ballast"
 )
 
 // Options says what to open. Migrations holds NNNN_name.sql files in its root,
@@ -79,7 +84,7 @@ type DB struct {
 // Open locks, opens, checks and migrates the database, and starts the writer.
 // It fails with ErrLocked, ErrCorrupt, ErrNewerSchema or ErrNoSpace.
 func Open(ctx context.Context, o Options) (*DB, error) {
-	path, err := resolve(o.Path)
+	path, err := Resolve(o.Path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open database %s: %w", o.Path, err)
 	}
@@ -99,6 +104,10 @@ func openLocked(ctx context.Context, path string, o Options) (*DB, error) {
 		return nil, err
 	}
 	db := &DB{lock: lock}
+	if _, err := os.Lstat(path + RestoringSuffix); err == nil {
+		return nil, errors.Join(fmt.Errorf("%w and %s may be incomplete: run dispatcher restore again",
+			ErrRestoring, filepath.Base(path)), lock.release())
+	}
 	if err := db.open(ctx, path, o); err != nil {
 		_ = db.Close() // the reason for closing matters more
 		return nil, damaged(noSpace(err), path)
@@ -265,7 +274,8 @@ func Each(ctx context.Context, q Querier, row func(*sql.Rows) error, query strin
 	return rows.Err()
 }
 
-func resolve(path string) (string, error) {
+// Resolve is the one name of a file that many may lead to.
+func Resolve(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return "", err
@@ -291,17 +301,23 @@ func address(path string, query url.Values) string {
 
 // damaged adds to what SQLite says about a broken file how to get out of it.
 func damaged(err error, path string) error {
-	var sqliteErr *driver.Error
-	if !errors.Is(err, ErrCorrupt) && errors.As(err, &sqliteErr) {
-		switch sqliteErr.Code() & 0xff {
-		case codes.SQLITE_CORRUPT, codes.SQLITE_NOTADB:
-			err = fmt.Errorf("%w: %w", ErrCorrupt, err)
-		}
-	}
+	err = named(err)
 	if !errors.Is(err, ErrCorrupt) {
 		return err
 	}
 	name := filepath.Base(path)
 	return fmt.Errorf("%s: %w; to restore: stop the dispatcher and run: dispatcher restore BACKUP --data %s (it keeps %s beside)",
 		name, err, filepath.Dir(path), name)
+}
+
+// named gives what SQLite says about a broken file its name.
+func named(err error) error {
+	var sqliteErr *driver.Error
+	if !errors.Is(err, ErrCorrupt) && errors.As(err, &sqliteErr) {
+		switch sqliteErr.Code() & 0xff {
+		case codes.SQLITE_CORRUPT, codes.SQLITE_NOTADB:
+			return fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+	}
+	return err
 }

@@ -1,0 +1,144 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"muster/dispatcher/internal/store"
+)
+
+func TestBackupUnderLoadIsAPrefixOfWhatWasWritten(t *testing.T) {
+	t.Parallel()
+	const tasks = 4000
+	b := setup(t)
+	b.create(tasks)
+	ctx, stop := context.WithCancel(t.Context())
+	var writers sync.WaitGroup
+	var mu sync.Mutex
+	granted := 0 // in this order, one after the other
+	writers.Go(func() {
+		for i := 0; i < tasks && ctx.Err() == nil; i++ {
+			b.grant(i, t0)
+			if err := b.Audit(context.WithoutCancel(ctx), "ada", "tested", taskID(i), "", t0); err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			granted++
+			mu.Unlock()
+		}
+	})
+	count := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return granted
+	}
+	for round := range 3 {
+		before := count()
+		made, err := store.MakeBackup(t.Context(), b.path, filepath.Join(t.TempDir(), "backup.db"))
+		after := count()
+		if err != nil {
+			t.Fatal(err)
+		}
+		copied := &bundle{t: t, path: made.Path}
+		copied.open()
+		running, err := copied.ListRunning(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, r := range running {
+			if r.Task.TaskID != taskID(i) {
+				t.Fatalf("round %d: task %d of the backup is %s", round, i, r.Task.TaskID)
+			}
+		}
+		// One grant may be committed and not yet counted, at either end.
+		if n := len(running); n < before || n > after+1 {
+			t.Errorf("round %d: %d grants in the backup, between %d and %d were made", round, n, before, after)
+		}
+		if entries := int(made.Audit.Head.ID) - 1; entries > len(running) || entries < len(running)-1 {
+			t.Errorf("round %d: %d audit entries beside %d grants", round, entries, len(running))
+		}
+		copied.close()
+		t.Logf("round %d: %d before, %d in the backup, %d after", round, before, len(running), after)
+	}
+	if count() == 0 {
+		t.Error("nothing was written meanwhile")
+	}
+	stop()
+	writers.Wait()
+}
+
+func TestBackupIsPrivateSoundAndNeverOverAFile(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.create(50)
+	b.audited(3)
+	folder := t.TempDir()
+	file := filepath.Join(folder, "50% ?#备份.db")
+	made, err := store.MakeBackup(t.Context(), b.path, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(file)
+	if err != nil || info.Mode().Perm() != 0o600 || info.Size() != made.Bytes || made.Path != file {
+		t.Errorf("%v, %v, %+v", info, err, made)
+	}
+	if made.Audit.Head != b.head() || made.Audit.Wrong != 0 || made.Version != 3 || made.Epoch != 0 {
+		t.Errorf("%+v", made)
+	}
+	if _, err := store.MakeBackup(t.Context(), b.path, file); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("over a file: %v", err)
+	}
+	if found, err := store.InspectBackup(t.Context(), file); err != nil || found.Audit.Head != b.head() {
+		t.Errorf("the first backup: %+v, %v", found, err)
+	}
+	for name, from := range map[string]string{"no database": filepath.Join(folder, "none.db"), "no folder": b.path} {
+		into := filepath.Join(folder, "missing", "x.db")
+		if name == "no database" {
+			into = filepath.Join(folder, "x.db")
+		}
+		if _, err := store.MakeBackup(t.Context(), from, into); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	left, err := os.ReadDir(folder)
+	if err != nil || len(left) != 1 {
+		t.Errorf("the folder holds %v, %v", left, err)
+	}
+}
+
+func TestBackupOfADamagedDatabaseFails(t *testing.T) {
+	t.Parallel()
+	b := &bundle{t: t, path: filepath.Join(t.TempDir(), "muster.db")}
+	b.open()
+	b.create(2000)
+	b.close()
+	overwrite(t, b.path, 4096*20, strings.Repeat("\xde\xad\xbe\xef", 1024))
+	into := filepath.Join(t.TempDir(), "backup.db")
+	if _, err := store.MakeBackup(t.Context(), b.path, into); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("backed up: %v", err)
+	}
+	if left, err := os.ReadDir(filepath.Dir(into)); err != nil || len(left) != 0 {
+		t.Errorf("the folder holds %v, %v", left, err)
+	}
+}
+
+// overwrite writes text into the middle of a file.
+func overwrite(t *testing.T, path string, offset int64, text string) {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err == nil {
+		_, err = file.WriteAt([]byte(text), offset)
+	}
+	if err == nil {
+		err = file.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

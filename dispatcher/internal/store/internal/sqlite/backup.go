@@ -1,0 +1,113 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+)
+
+// Copy writes what is committed in the database at from, at one moment, to a new
+// file of mode 0600 at into, and syncs it. It reads beside whoever holds the
+// database, and changes nothing there. into must not exist.
+func Copy(ctx context.Context, from, into string, applicationID int32) (err error) {
+	source, err := Resolve(from)
+	if err == nil {
+		_, err = os.Stat(source) // SQLite's own word says only that it cannot
+	}
+	if err != nil {
+		return fmt.Errorf("cannot copy database %s: %w", from, err)
+	}
+	// SQLite fills an empty file and keeps its mode.
+	file, err := os.OpenFile(into, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("cannot copy database %s: %w", from, err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(into)
+			_ = os.Remove(into + "-journal")
+			err = fmt.Errorf("cannot copy database %s to %s: %w", from, into, named(noSpace(err)))
+		}
+	}()
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if err := vacuum(ctx, source, into, applicationID); err != nil {
+		return err
+	}
+	if err := file.Sync(); err != nil {
+		return err
+	}
+	return SyncFolder(filepath.Dir(into))
+}
+
+func vacuum(ctx context.Context, source, into string, applicationID int32) (err error) {
+	query := url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(5000)"}}
+	db, err := sql.Open("sqlite", address(source, query))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	var id int64
+	if err := db.QueryRowContext(ctx, "PRAGMA application_id").Scan(&id); err != nil {
+		return err
+	}
+	if id != int64(applicationID) {
+		return fmt.Errorf("it is a database of another program (application id %d)", id)
+	}
+	_, err = db.ExecContext(ctx, "VACUUM INTO ?", address(into, nil))
+	return err
+}
+
+// Check reads every page of the file and compares every index with its table.
+func Check(ctx context.Context, q Querier) error {
+	found, err := List(ctx, q, func(row Row) (line string, err error) {
+		err = row.Scan(&line)
+		return line, err
+	}, "PRAGMA integrity_check(5)")
+	return verdict(found, err)
+}
+
+// Version is the schema version of the file.
+func Version(ctx context.Context, q Querier) (int, error) {
+	return One(ctx, q, func(row Row) (n int, err error) {
+		err = row.Scan(&n)
+		return n, err
+	}, "PRAGMA user_version")
+}
+
+// SyncFolder makes what was created, renamed and removed in it lasting.
+func SyncFolder(path string) error {
+	folder, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	if err = folder.Sync(); errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) {
+		err = nil // a system that cannot sync folders writes them through
+	}
+	return errors.Join(err, folder.Close())
+}
+
+// Lock holds the database at a resolved path as an open one does, or fails with
+// ErrLocked.
+func Lock(path string) (release func() error, err error) {
+	lock, err := acquire(path + lockSuffix)
+	if err != nil {
+		return nil, err
+	}
+	return lock.release, nil
+}
+
+// Remove removes a database that nobody holds, and every file beside it.
+func Remove(path string) error {
+	var errs []error
+	for _, suffix := range []string{"", "-wal", "-shm", "-journal", lockSuffix, ballastSuffix} {
+		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
