@@ -15,6 +15,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"muster/edge-agent/internal/agent/ending"
+	"muster/edge-agent/internal/agent/refused"
 	"muster/edge-agent/internal/journal"
 	"muster/edge-agent/internal/outbox"
 	"muster/internal/protocol"
@@ -54,7 +56,7 @@ type Agent struct {
 	log     *slog.Logger
 	journal *journal.Journal
 	outbox  *outbox.Box
-	refused *refusals
+	refused *refused.Counter
 	events  chan event
 	stopped chan struct{}
 
@@ -91,7 +93,7 @@ type event struct {
 func New(cfg Config) (*Agent, error) {
 	a := &Agent{cfg: cfg, log: cfg.Logger, journal: cfg.Journal, outbox: cfg.Outbox,
 		events: make(chan event), stopped: make(chan struct{}), tasks: map[string]*work{}, hellos: map[string]time.Time{},
-		refused: newRefusals(cfg.Logger)}
+		refused: refused.New(cfg.Logger)}
 	seq, proven := cfg.Journal.Floor()
 	a.window, a.proven = trust.NewWindow(orderWindow, seq), proven
 	if err := a.restore(time.Now()); err != nil {
@@ -99,6 +101,9 @@ func New(cfg Config) (*Agent, error) {
 	}
 	return a, nil
 }
+
+// Refused counts the messages that were refused since the start, by reason.
+func (a *Agent) Refused() map[refused.Reason]int64 { return a.refused.Counts() }
 
 // Run works until ctx ends, then kills what is running and returns. What was
 // cut off is answered as interrupted by the next agent in the same folder.
@@ -131,7 +136,7 @@ func (a *Agent) stop() {
 	a.stopping = true
 	for _, w := range a.tasks {
 		if w.run != nil {
-			w.run.cancel(errStopping)
+			w.run.cancel(ending.ErrStopping)
 		}
 	}
 	timer := time.NewTimer(stopWait)

@@ -1,43 +1,13 @@
 package agent
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
 	"time"
 
-	"muster/edge-agent/internal/executor"
+	"muster/edge-agent/internal/agent/ending"
 	"muster/edge-agent/internal/journal"
 	"muster/edge-agent/internal/outbox"
 	"muster/internal/protocol"
-	"muster/internal/redact"
 )
-
-// maxMessage bounds the sentence of a failure; what is longer belongs into its
-// detail.
-const maxMessage = 1 << 10
-
-// checkResult gives the compact bytes of what an executor wrote, or says why
-// they are no result. Secrets are blacked out; nothing is ever cut.
-func checkResult(result json.RawMessage) (json.RawMessage, error) {
-	// White space may go, so allow for some before judging the size.
-	clean, err := protocol.Scan(result, 2*protocol.MaxResultBytes)
-	if err != nil {
-		return nil, fmt.Errorf("the executor's output is not a JSON document: %w", err)
-	}
-	if clean[0] != '{' {
-		return nil, errors.New("the executor's output is not a JSON object")
-	}
-	value, err := protocol.Compact(clean)
-	if err != nil {
-		return nil, err
-	}
-	value, _ = redact.JSON(value)
-	if len(value) > protocol.MaxResultBytes {
-		return nil, fmt.Errorf("the result has %d bytes; at most %d are taken", len(value), protocol.MaxResultBytes)
-	}
-	return value, nil
-}
 
 // failed is the answer of an attempt that did not run. It names the offer that
 // the attempt began to execute, else the one that is held.
@@ -50,33 +20,8 @@ func (a *Agent) failed(w *work, attempt int, failure protocol.Failure, now time.
 	} else if w.offer != nil {
 		answer.Frame.OfferSHA256 = w.hash
 	}
-	setFailure(&answer, failure)
+	ending.Fail(&answer, failure)
 	return answer
-}
-
-func setFailure(answer *outbox.Answer, failure protocol.Failure) {
-	failure.Message = cut(withoutSecrets(failure.Message), maxMessage)
-	failure.Detail = cut(withoutSecrets(failure.Detail), protocol.MaxOutputTailBytes)
-	value, err := protocol.Encode(failure)
-	if err != nil { // strings alone always encode
-		value = []byte(`{"code":"EXECUTION","message":"unknown failure"}`)
-	}
-	answer.Frame.Error = value
-	answer.Seal()
-}
-
-func withoutSecrets(text string) string {
-	clean, _ := redact.Text(text)
-	return clean
-}
-
-// cut gives at most most bytes of valid UTF-8.
-func cut(s string, most int) string {
-	s = executor.CleanUTF8(s)
-	if len(s) > most {
-		s = executor.CleanUTF8(s[:most])
-	}
-	return s
 }
 
 // keep puts the answer into the outbox, then into the journal, and has it sent.
@@ -102,16 +47,13 @@ func (a *Agent) answerStored(w *work, now time.Time) {
 	answer, err := a.outbox.Read(w.id)
 	if err != nil {
 		a.log.Error("stored result cannot be read", "task_id", w.id, "error", err)
-		answer = a.failed(w, g.attempt, lostAnswer, now)
+		answer = a.failed(w, g.attempt, ending.Lost(), now)
 	}
 	w.grant = nil
 	a.log.Info("grant answered with the stored result", "task_id", w.id, "attempt", g.attempt, "stored_attempt", answer.Attempt)
 	answer.Attempt, answer.Frame.Attempt, answer.Frame.Executed = g.attempt, g.attempt, false
 	a.keep(w, answer, now)
 }
-
-// lostAnswer is said when the disk lost what was to be said.
-var lostAnswer = protocol.Failure{Code: protocol.CodeInterrupted, Message: "the attempt ended, but its stored answer was damaged"}
 
 // sendAnswer sends the answer, or announces it when it is large and there is
 // no slot. It is sent again until the receipt.
@@ -140,7 +82,7 @@ func (a *Agent) sendAnswer(w *work, now time.Time) {
 	answer, err := a.outbox.Read(w.id)
 	if err != nil {
 		a.log.Error("answer in the outbox cannot be read", "task_id", w.id, "error", err)
-		a.keep(w, a.failed(w, kept.Attempt, lostAnswer, now), now)
+		a.keep(w, a.failed(w, kept.Attempt, ending.Lost(), now), now)
 		return
 	}
 	a.send(protocol.KindResult, stamped(answer, a.cfg.Stamp.Meta()))

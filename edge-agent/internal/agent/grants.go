@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"muster/edge-agent/internal/agent/ending"
+	"muster/edge-agent/internal/agent/refused"
 	"muster/edge-agent/internal/journal"
 	"muster/internal/protocol"
 )
@@ -28,7 +30,7 @@ func (a *Agent) granted(o protocol.Order, now time.Time) {
 		return
 	}
 	if o.OfferSHA256 == "" && a.cfg.Identity != nil {
-		a.refused.add(now, RefusedUnbound, "task_id", o.TaskID, "attempt", o.Attempt)
+		a.refused.Add(now, refused.Unbound, "task_id", o.TaskID, "attempt", o.Attempt)
 		return
 	}
 	if o.Attempt <= a.fence(o.TaskID) {
@@ -146,7 +148,7 @@ func (a *Agent) cancelled(o protocol.Order) {
 	a.log.Info("task cancelled", "task_id", w.id, "attempt", o.Attempt, "reason", o.Reason)
 	covers := func(attempt int) bool { return o.Attempt == 0 || attempt <= o.Attempt }
 	if w.run != nil && covers(w.run.attempt) {
-		w.run.cancel(errCancelled)
+		w.run.cancel(ending.ErrCancelled)
 	}
 	if w.grant != nil && covers(w.grant.attempt) {
 		w.grant = nil

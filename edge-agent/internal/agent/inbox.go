@@ -3,6 +3,7 @@ package agent
 import (
 	"time"
 
+	"muster/edge-agent/internal/agent/refused"
 	"muster/internal/protocol"
 	"muster/internal/trust"
 )
@@ -51,7 +52,7 @@ func (a *Agent) Message(topic string, payload []byte, signature trust.Signature)
 	case ok && address.Area == protocol.AreaTrust && a.cfg.Identity != nil:
 		a.takeKeys(payload)
 	case !ok || address.Area != protocol.AreaStores || address.Store != a.cfg.StoreID:
-		a.refused.add(time.Now(), RefusedForeign, "topic", topic)
+		a.refused.Add(time.Now(), refused.Foreign, "topic", topic)
 	case address.Kind == protocol.KindOffer && len(payload) == 0:
 		// Unsigned: whoever can send it can as well withhold the offer.
 		a.post(func(time.Time) { a.withdraw(address.Task) })
@@ -64,18 +65,18 @@ func (a *Agent) Message(topic string, payload []byte, signature trust.Signature)
 			a.takeOrder(payload, key)
 		}
 	default:
-		a.refused.add(time.Now(), RefusedForeign, "topic", topic)
+		a.refused.Add(time.Now(), refused.Foreign, "topic", topic)
 	}
 }
 
 func (a *Agent) takeOffer(taskID string, payload []byte, key trust.Key) {
 	var o protocol.Offer
 	if err := protocol.Decode(payload, protocol.MaxPayloadBytes, &o); err != nil {
-		a.refused.add(time.Now(), RefusedMalformed, "task_id", taskID, "error", err)
+		a.refused.Add(time.Now(), refused.Malformed, "task_id", taskID, "error", err)
 		return
 	}
 	if o.TaskID != taskID || o.StoreID != a.cfg.StoreID {
-		a.refused.add(time.Now(), RefusedForeign, "task_id", taskID, "named_task_id", o.TaskID, "named_store_id", o.StoreID)
+		a.refused.Add(time.Now(), refused.Foreign, "task_id", taskID, "named_task_id", o.TaskID, "named_store_id", o.StoreID)
 		return
 	}
 	a.post(func(now time.Time) {
@@ -88,11 +89,11 @@ func (a *Agent) takeOffer(taskID string, payload []byte, key trust.Key) {
 func (a *Agent) takeOrder(payload []byte, key trust.Key) {
 	var o protocol.Order
 	if err := protocol.Decode(payload, protocol.MaxPayloadBytes, &o); err != nil {
-		a.refused.add(time.Now(), RefusedMalformed, "error", err)
+		a.refused.Add(time.Now(), refused.Malformed, "error", err)
 		return
 	}
 	if o.Order != protocol.OrderSync && !protocol.ValidID(o.TaskID) {
-		a.refused.add(time.Now(), RefusedMalformed, "order", string(o.Order), "task_id", o.TaskID)
+		a.refused.Add(time.Now(), refused.Malformed, "order", string(o.Order), "task_id", o.TaskID)
 		return
 	}
 	a.post(func(now time.Time) {
@@ -118,6 +119,6 @@ func (a *Agent) obey(o protocol.Order, now time.Time) {
 	case protocol.OrderSync:
 		a.synchronise(o, now)
 	default:
-		a.refused.add(now, RefusedMalformed, "order", string(o.Order))
+		a.refused.Add(now, refused.Malformed, "order", string(o.Order))
 	}
 }

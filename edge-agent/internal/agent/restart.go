@@ -3,6 +3,7 @@ package agent
 import (
 	"time"
 
+	"muster/edge-agent/internal/agent/ending"
 	"muster/edge-agent/internal/executor"
 	"muster/edge-agent/internal/journal"
 	"muster/internal/protocol"
@@ -34,7 +35,7 @@ func (a *Agent) restore(now time.Time) error {
 			a.interrupted(w, e, now)
 		case journal.PhaseFinished:
 			if damaged[e.TaskID] == e.Attempt {
-				a.keep(w, a.failed(w, e.Attempt, lostAnswer, now), now)
+				a.keep(w, a.failed(w, e.Attempt, ending.Lost(), now), now)
 				continue
 			}
 			// The receipt was obeyed and the crash came before it was noted.

@@ -5,18 +5,10 @@ import (
 	"errors"
 	"time"
 
+	"muster/edge-agent/internal/agent/ending"
 	"muster/edge-agent/internal/executor"
 	"muster/edge-agent/internal/journal"
-	"muster/edge-agent/internal/outbox"
 	"muster/internal/protocol"
-)
-
-// Why an execution is ended from outside.
-var (
-	errCancelled = errors.New("cancelled by headquarters")
-	errTimeLimit = errors.New("the time limit is over")
-	errDropped   = errors.New("headquarters no longer has the task open")
-	errStopping  = errors.New("the agent is stopping")
 )
 
 // execution is one that runs.
@@ -54,7 +46,7 @@ func (a *Agent) execute(w *work, g *grant, now time.Time) {
 	job := a.cfg.Jobs[protocol.JobVersion{Type: order.Type, Version: order.Version}]
 	a.log.Info("attempt starts", "task_id", w.id, "attempt", g.attempt, "type", order.Type, "limit", limit)
 	go func() {
-		limited, stop := context.WithTimeoutCause(ctx, limit, errTimeLimit)
+		limited, stop := context.WithTimeoutCause(ctx, limit, ending.ErrTimeLimit)
 		output, err := job.Run(limited, order)
 		cause := context.Cause(limited)
 		stop()
@@ -96,15 +88,15 @@ func (a *Agent) ended(order executor.Order, output executor.Output, err error, c
 	w := a.get(order.TaskID)
 	run := w.run
 	w.run = nil
-	if err != nil && errors.Is(cause, errStopping) {
+	if err != nil && errors.Is(cause, ending.ErrStopping) {
 		return // the journal says that it began; the next start answers
 	}
-	if err != nil && errors.Is(cause, errDropped) {
+	if err != nil && errors.Is(cause, ending.ErrDropped) {
 		a.note(w.id, journal.PhaseDropped, order.Attempt)
 		a.dropIdle(w)
 		return
 	}
-	answer := judge(order, output, err, cause)
+	answer := ending.Judge(order, output, err, cause)
 	answer.Frame.StartedAt = run.began.UnixMilli()
 	answer.Frame.FinishedAt = now.UnixMilli()
 	answer.Frame.DurationMs = now.Sub(run.began).Milliseconds()
@@ -115,34 +107,4 @@ func (a *Agent) ended(order executor.Order, output executor.Output, err error, c
 	if w.grant != nil && answer.Frame.Outcome == protocol.AnswerSucceeded {
 		a.answerStored(w, now)
 	}
-}
-
-// judge turns the end of an execution into an answer. A result that came in
-// spite of a cancel or the time limit is a result.
-func judge(order executor.Order, output executor.Output, err error, cause error) outbox.Answer {
-	answer := outbox.Answer{TaskID: order.TaskID, Attempt: order.Attempt, Frame: protocol.Result{
-		TaskID: order.TaskID, Attempt: order.Attempt, ExitCode: output.ExitCode, OutputTail: cut(withoutSecrets(output.Tail), protocol.MaxOutputTailBytes)}}
-	if err == nil {
-		var value []byte
-		if value, err = checkResult(output.Result); err == nil {
-			answer.Frame.Outcome, answer.Frame.Result = protocol.AnswerSucceeded, value
-			answer.Seal()
-			return answer
-		}
-		cause = nil
-	}
-	failure := protocol.Failure{Code: protocol.CodeExecution, Message: err.Error()}
-	answer.Frame.Outcome = protocol.AnswerFailed
-	switch {
-	case errors.Is(cause, errCancelled):
-		failure.Code, answer.Frame.Outcome = protocol.CodeCancelled, protocol.AnswerCancelled
-	case errors.Is(cause, errTimeLimit):
-		failure.Code = protocol.CodeTimeLimit
-	}
-	var detailed *executor.Error
-	if errors.As(err, &detailed) {
-		failure.Detail = detailed.Detail
-	}
-	setFailure(&answer, failure)
-	return answer
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"muster/edge-agent/internal/agent/ending"
 	"muster/edge-agent/internal/journal"
 	"muster/internal/protocol"
 	"muster/internal/task"
@@ -173,7 +174,7 @@ func (a *Agent) reconcile(t protocol.SyncTask, now time.Time) {
 func (a *Agent) leave(w *work) {
 	w.offer, w.grant = nil, nil
 	if w.run != nil {
-		w.run.cancel(errDropped)
+		w.run.cancel(ending.ErrDropped)
 	}
 	a.dropStale(w)
 	a.dropIdle(w)

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"muster/edge-agent/internal/agent"
+	"muster/edge-agent/internal/agent/refused"
 	"muster/edge-agent/internal/executor"
 	"muster/edge-agent/internal/hqtest"
 	"muster/internal/protocol"
@@ -46,7 +46,7 @@ func (b *bench) grantOf(taskID string, attempt int) protocol.Order {
 		LeaseMs: lease.Milliseconds(), RunTimeoutMs: 60_000, OfferSHA256: b.hashes[taskID]}
 }
 
-func (b *bench) wantRefused(reason agent.Reason, want int64) {
+func (b *bench) wantRefused(reason refused.Reason, want int64) {
 	b.t.Helper()
 	if got := b.agent.Refused(); got[reason] != want {
 		b.t.Errorf("refused %v, want %d %s", got, want, reason)
@@ -84,9 +84,9 @@ func TestForgedOffersAreNotEvenClaimed(t *testing.T) {
 		stranger, _ := hq.NewKey(time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 		b.connect()
 		b.as(nil, func() { b.offer("t1") })
-		b.wantRefused(agent.RefusedUnsigned, 1)
+		b.wantRefused(refused.Unsigned, 1)
 		b.as(stranger, func() { b.offer("t2") })
-		b.wantRefused(agent.RefusedUnknownKey, 1)
+		b.wantRefused(refused.UnknownKey, 1)
 
 		// Headquarters' own offer to another store, under this store's topic; and one
 		// that says this store, signed for that one's topic.
@@ -96,7 +96,7 @@ func TestForgedOffersAreNotEvenClaimed(t *testing.T) {
 			payload := encode(t, offer)
 			b.agent.Message(topics(t).Offer(storeID, "t3"), payload, b.signer.Sign(topics(t).Offer("008", "t3"), payload))
 		}
-		b.wantRefused(agent.RefusedBadSignature, 2)
+		b.wantRefused(refused.BadSignature, 2)
 		sleep(time.Minute)
 		b.wantClaims()
 		b.wantMarks()
@@ -117,17 +117,17 @@ func TestOrdersThatAreNotHeadquartersStartNothing(t *testing.T) {
 			topic   string
 			payload []byte
 			sig     trust.Signature
-			want    agent.Reason
+			want    refused.Reason
 		}{
-			"unsigned":                    {orders(t), payload, trust.Signature{}, agent.RefusedUnsigned},
-			"by a stranger":               {orders(t), payload, stranger.Sign(orders(t), payload), agent.RefusedUnknownKey},
-			"by another store's terminal": {orders(t), payload, terminal.Sign(orders(t), payload), agent.RefusedUnknownKey},
+			"unsigned":                    {orders(t), payload, trust.Signature{}, refused.Unsigned},
+			"by a stranger":               {orders(t), payload, stranger.Sign(orders(t), payload), refused.UnknownKey},
+			"by another store's terminal": {orders(t), payload, terminal.Sign(orders(t), payload), refused.UnknownKey},
 			"under another key's name": {orders(t), payload, trust.Signature{KeyID: b.signer.KeyID(),
-				Value: stranger.Sign(orders(t), payload).Value}, agent.RefusedBadSignature},
-			"with an altered byte": {orders(t), altered, sig, agent.RefusedBadSignature},
+				Value: stranger.Sign(orders(t), payload).Value}, refused.BadSignature},
+			"with an altered byte": {orders(t), altered, sig, refused.BadSignature},
 			"moved from another terminal": {orders(t), payload,
-				b.signer.Sign(topics(t).Terminal(storeID, "pos-2", protocol.KindOrders), payload), agent.RefusedBadSignature},
-			"empty": {orders(t), nil, b.signer.Sign(orders(t), nil), agent.RefusedBadSignature},
+				b.signer.Sign(topics(t).Terminal(storeID, "pos-2", protocol.KindOrders), payload), refused.BadSignature},
+			"empty": {orders(t), nil, b.signer.Sign(orders(t), nil), refused.BadSignature},
 		} {
 			before := b.agent.Refused()[tc.want]
 			b.agent.Message(tc.topic, tc.payload, tc.sig)
@@ -154,14 +154,14 @@ func TestAReplayedOrderIsRefusedAlsoAfterARestart(t *testing.T) {
 		r := b.result()
 		b.receipt(r, true, "")
 		b.deliver(orders(t), grant)
-		b.wantRefused(agent.RefusedReplayed, 1)
+		b.wantRefused(refused.Replayed, 1)
 
 		b.kill()
 		b.start()
 		b.connect()
 		b.deliver(orders(t), grant)
 		b.deliver(orders(t), cancel)
-		b.wantRefused(agent.RefusedReplayed, 2)
+		b.wantRefused(refused.Replayed, 2)
 		b.offer("t2")
 		b.grant("t2", 1)
 		sleep(11 * time.Second)
@@ -180,7 +180,7 @@ func TestAnOrderThatWasHeldBackIsRefused(t *testing.T) {
 		b.offer("t1")
 		b.grant("t1", 1)
 		b.order(held)
-		b.wantRefused(agent.RefusedExpired, 1)
+		b.wantRefused(refused.Expired, 1)
 		if n := len(drain[protocol.Result](t, b.wire, protocol.KindResult)); n != 0 {
 			t.Error("an order of a quarter of an hour ago was obeyed")
 		}
@@ -199,7 +199,7 @@ func TestASyncIsBelievedAfterHeadquartersSetItsClockBack(t *testing.T) {
 		hello := drain[protocol.Hello](t, b.wire, protocol.KindHello)[0]
 		b.order(protocol.Order{Order: protocol.OrderSync, HelloID: hello.ID, ServerTimeMs: ahead.UnixMilli()})
 		b.grant("t1", 1)
-		b.wantRefused(agent.RefusedExpired, 1)
+		b.wantRefused(refused.Expired, 1)
 		sleep(31 * time.Second) // it asks again by itself
 		b.sync()
 		b.offer("t1")
@@ -239,7 +239,7 @@ func TestAGrantRunsTheOfferThatItNamesAlone(t *testing.T) {
 		unbound := b.grantOf("t2", 1)
 		unbound.OfferSHA256 = ""
 		b.order(unbound)
-		b.wantRefused(agent.RefusedUnbound, 1)
+		b.wantRefused(refused.Unbound, 1)
 		b.wantMarks("t1/1")
 	})
 }
@@ -254,16 +254,16 @@ func TestTheListOfKeysIsTakenFromTheAuthorityAlone(t *testing.T) {
 		for _, payload := range [][]byte{nil, []byte("{}"), encode(t, forged), encode(t, altered)} {
 			b.agent.Message(topics(t).Trust(), payload, trust.Signature{})
 		}
-		b.wantRefused(agent.RefusedKeys, 4)
+		b.wantRefused(refused.Keys, 4)
 		b.as(next, func() { b.offer("t1") })
-		b.wantRefused(agent.RefusedUnknownKey, 1)
+		b.wantRefused(refused.UnknownKey, 1)
 
 		b.agent.Message(topics(t).Trust(), encode(t, hq.Seal(3, listed)), trust.Signature{})
 		b.offer("t1") // by the key that was removed
-		b.wantRefused(agent.RefusedUnknownKey, 2)
+		b.wantRefused(refused.UnknownKey, 2)
 		b.agent.Message(topics(t).Trust(), encode(t, hq.Seal(2, hq.Listed)), trust.Signature{})
 		b.agent.Message(topics(t).Trust(), encode(t, hq.Seal(3, listed)), trust.Signature{}) // retained: again each time
-		b.wantRefused(agent.RefusedKeys, 5)
+		b.wantRefused(refused.Keys, 5)
 		b.kill()
 		b.start() // it was kept
 		b.as(next, func() {
@@ -288,7 +288,7 @@ func TestARotationWithOverlapLosesNothing(t *testing.T) {
 		old.NotAfter = protocol.At(change.Add(overlap))
 		b.agent.Message(topics(t).Trust(), encode(t, hq.Seal(2, old, listed)), trust.Signature{})
 		b.as(newer, func() { b.offer("early") })
-		b.wantRefused(agent.RefusedExpiredKey, 1)
+		b.wantRefused(refused.ExpiredKey, 1)
 		b.offer("t1")
 		b.grant("t1", 1)
 		sleep(overlap)
@@ -302,11 +302,11 @@ func TestARotationWithOverlapLosesNothing(t *testing.T) {
 		b.as(newer, func() {
 			b.offer("t5", func(o *protocol.Offer) { o.At = protocol.At(change.Add(-time.Minute)) })
 		})
-		b.wantRefused(agent.RefusedExpiredKey, 2) // at that time it did not sign yet
+		b.wantRefused(refused.ExpiredKey, 2) // at that time it did not sign yet
 		b.wantMarks("t1/1", "t2/1", "t3/1")
 		sleep(overlap + time.Minute)
 		b.offer("t4")
-		b.wantRefused(agent.RefusedExpiredKey, 3)
+		b.wantRefused(refused.ExpiredKey, 3)
 	})
 }
 
@@ -322,14 +322,14 @@ func TestAKeyWhoseTimeIsProvenToBeOverSignsNothingBackDated(t *testing.T) {
 		backDated := func(o *protocol.Offer) { o.At = protocol.At(began.Add(30 * time.Minute)) }
 		sleep(2 * time.Hour)
 		b.offer("t0", backDated) // nothing proves yet that it is over
-		b.wantRefused(agent.RefusedExpiredKey, 0)
+		b.wantRefused(refused.ExpiredKey, 0)
 		b.as(newer, func() { b.offer("t1") })
 		b.offer("t2", backDated)
-		b.wantRefused(agent.RefusedExpiredKey, 1)
+		b.wantRefused(refused.ExpiredKey, 1)
 		b.kill()
 		b.start()
 		b.offer("t3", backDated)
-		b.wantRefused(agent.RefusedExpiredKey, 1)
+		b.wantRefused(refused.ExpiredKey, 1)
 		b.as(newer, func() { b.connect(pending("t0"), pending("t1")) })
 		b.wantClaims() // what was held before the restart comes again with the connection
 	})
@@ -347,7 +347,7 @@ func TestAnOverKeyCannotPushTheWindow(t *testing.T) {
 			o.Seq = 1 << 60
 			b.order(o)
 		})
-		b.wantRefused(agent.RefusedExpiredKey, 1)
+		b.wantRefused(refused.ExpiredKey, 1)
 		b.offer("t1")
 		b.grant("t1", 1)
 		b.wantMarks("t1/1")
@@ -430,7 +430,7 @@ func TestAFloodOfForgeriesIsCountedAndDoesNotFillTheLog(t *testing.T) {
 		for i := range 2000 {
 			b.agent.Message(topics(t).Offer(storeID, fmt.Sprint("t", i)), []byte(`{"taskId":"t"}`), trust.Signature{})
 		}
-		b.wantRefused(agent.RefusedUnsigned, 2000)
+		b.wantRefused(refused.Unsigned, 2000)
 		if n := lines.count(); n != 1 {
 			t.Errorf("%d lines in the log, want 1", n)
 		}

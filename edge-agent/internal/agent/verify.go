@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"muster/edge-agent/internal/agent/refused"
 	"muster/internal/protocol"
 	"muster/internal/trust"
 )
@@ -28,14 +29,14 @@ func (a *Agent) verify(topic string, payload []byte, s trust.Signature) (trust.K
 	if err == nil {
 		return key, true
 	}
-	reason := RefusedBadSignature
+	reason := refused.BadSignature
 	switch {
 	case errors.Is(err, trust.ErrUnsigned):
-		reason = RefusedUnsigned
+		reason = refused.Unsigned
 	case errors.Is(err, trust.ErrUnknownKey):
-		reason = RefusedUnknownKey
+		reason = refused.UnknownKey
 	}
-	a.refused.add(time.Now(), reason, "topic", topic, "error", err)
+	a.refused.Add(time.Now(), reason, "topic", topic, "error", err)
 	return trust.Key{}, false
 }
 
@@ -51,7 +52,7 @@ func (a *Agent) believe(key trust.Key, at, now time.Time) bool {
 		newest = at
 	}
 	if !key.Covers(at) || !key.Covers(newest) {
-		a.refused.add(now, RefusedExpiredKey, "key_id", key.KeyID, "signed_at", at, "proven_at", newest)
+		a.refused.Add(now, refused.ExpiredKey, "key_id", key.KeyID, "signed_at", at, "proven_at", newest)
 		return false
 	}
 	a.proven = newest
@@ -64,7 +65,7 @@ func (a *Agent) isNew(o protocol.Order, now time.Time) bool {
 		return true
 	}
 	if err := a.window.Take(o.Seq); err != nil {
-		a.refused.add(now, RefusedReplayed, "order", string(o.Order), "task_id", o.TaskID, "error", err)
+		a.refused.Add(now, refused.Replayed, "order", string(o.Order), "task_id", o.TaskID, "error", err)
 		return false
 	}
 	if _, asked := a.hellos[o.HelloID]; asked && o.Order == protocol.OrderSync {
@@ -77,7 +78,7 @@ func (a *Agent) isNew(o protocol.Order, now time.Time) bool {
 	if age <= maxOrderAge {
 		return true
 	}
-	a.refused.add(now, RefusedExpired, "order", string(o.Order), "task_id", o.TaskID, "age", age)
+	a.refused.Add(now, refused.Expired, "order", string(o.Order), "task_id", o.TaskID, "age", age)
 	a.measureAgain(now)
 	return false
 }
@@ -86,7 +87,7 @@ func (a *Agent) isNew(o protocol.Order, now time.Time) bool {
 func (a *Agent) takeKeys(payload []byte) {
 	taken, err := a.cfg.Identity.Take(payload)
 	if err != nil {
-		a.refused.add(time.Now(), RefusedKeys, "error", err)
+		a.refused.Add(time.Now(), refused.Keys, "error", err)
 		return
 	}
 	if taken {

@@ -1,0 +1,67 @@
+// Package refused counts the messages that a terminal refuses, by reason, and tells
+// the log of them without letting a flood fill a disk. It refuses nothing itself.
+package refused
+
+import (
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+)
+
+// Reason says why a message was refused.
+type Reason string
+
+// The reasons.
+const (
+	Foreign      Reason = "foreign"       // for another store, terminal or task
+	Malformed    Reason = "malformed"     // no message of the protocol
+	Unsigned     Reason = "unsigned"      // no signature at all
+	UnknownKey   Reason = "unknown_key"   // signed by a key that is not on the list
+	BadSignature Reason = "bad_signature" // altered, or signed for another topic
+	ExpiredKey   Reason = "expired_key"   // the key is not valid at that time
+	Replayed     Reason = "replayed"      // heard before
+	Expired      Reason = "expired"       // older than an order may be
+	Unbound      Reason = "unbound"       // a grant that names no offer
+	Keys         Reason = "keys"          // a list of keys that is old or not sealed
+)
+
+// tellEvery is how often one reason is told to the log at most: a flood must not
+// fill a disk.
+const tellEvery = time.Minute
+
+// Counter counts refused messages. Safe for concurrent use.
+type Counter struct {
+	log    *slog.Logger
+	mu     sync.Mutex
+	counts map[Reason]int64
+	told   map[Reason]time.Time
+}
+
+// New returns a counter that tells log.
+func New(log *slog.Logger) *Counter {
+	return &Counter{log: log, counts: map[Reason]int64{}, told: map[Reason]time.Time{}}
+}
+
+// Add counts one, and tells of it when nothing of its kind was told lately.
+func (c *Counter) Add(now time.Time, reason Reason, args ...any) {
+	c.mu.Lock()
+	c.counts[reason]++
+	count := c.counts[reason]
+	last, before := c.told[reason]
+	tell := !before || now.Sub(last) >= tellEvery
+	if tell {
+		c.told[reason] = now
+	}
+	c.mu.Unlock()
+	if tell {
+		c.log.With(args...).Warn("message refused", "reason", string(reason), "refused_so_far", count)
+	}
+}
+
+// Counts is how many were refused so far, by reason.
+func (c *Counter) Counts() map[Reason]int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.counts)
+}
