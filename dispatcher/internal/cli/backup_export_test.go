@@ -1,0 +1,7 @@
+package cli
+
+// The commands on headquarters' database.
+var (
+	BackupCommand  = backupCommand
+	RestoreCommand = restoreCommand
+)

@@ -1,0 +1,133 @@
+package cli_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"muster/dispatcher/internal/cli"
+	"muster/dispatcher/internal/store"
+)
+
+// vault is a data folder with an open store.
+type vault struct {
+	t      *testing.T
+	folder string
+	store  *store.Store
+}
+
+func newVault(t *testing.T) *vault {
+	t.Helper()
+	v := &vault{t: t, folder: t.TempDir()}
+	v.open()
+	t.Cleanup(func() { _ = v.store.Close() })
+	return v
+}
+
+func (v *vault) open() {
+	v.t.Helper()
+	s, err := store.Open(v.t.Context(), store.Options{Path: filepath.Join(v.folder, "muster.db")})
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	v.store = s
+}
+
+func (v *vault) audited(n int) {
+	v.t.Helper()
+	for range n {
+		if err := v.store.Audit(v.t.Context(), "ada", "tested", "x", "", time.Now()); err != nil {
+			v.t.Fatal(err)
+		}
+	}
+}
+
+// run runs backup or restore, and returns what it said.
+func (v *vault) run(args ...string) (stdout string, err error) {
+	v.t.Helper()
+	var out bytes.Buffer
+	root := &cobra.Command{Use: "dispatcher", SilenceUsage: true, SilenceErrors: true}
+	root.AddCommand(cli.BackupCommand(), cli.RestoreCommand())
+	root.SetArgs(append(args, "--data", v.folder))
+	root.SetOut(&out)
+	err = root.ExecuteContext(v.t.Context())
+	return out.String(), err
+}
+
+func TestBackupAndRestoreFromTheShell(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	v.audited(3)
+	file := filepath.Join(t.TempDir(), "backup.db")
+	said, err := v.run("backup", file)
+	if err != nil || !strings.HasPrefix(said, file+": ") || !strings.HasSuffix(said, "the newest audit entry is 3\n") {
+		t.Fatalf("%q, %v", said, err)
+	}
+	if _, err := v.run("backup", file); err == nil || !strings.Contains(err.Error(), "name a file that is not there") {
+		t.Errorf("over a file: %v", err)
+	}
+	v.audited(2)
+	if _, err := v.run("restore", file); err == nil || !strings.Contains(err.Error(), "stop the dispatcher first") {
+		t.Errorf("under a running dispatcher: %v", err)
+	}
+	if err := v.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	said, err = v.run("restore", file)
+	for _, part := range []string{"whose newest audit entry is 3; it begins epoch ", "0 open tasks go on; 0 attempts ran at the backup", "muster.db.replaced-"} {
+		if !strings.Contains(said, part) {
+			t.Errorf("%q does not say %q, %v", said, part, err)
+		}
+	}
+	v.open()
+	var last store.AuditEntry
+	err = store.ReadAudit(t.Context(), filepath.Join(v.folder, "muster.db"), time.Time{}, "", func(e store.AuditEntry) error {
+		last = e
+		return nil
+	})
+	if err != nil || last.ID != 4 || last.Action != "restored" || !strings.HasPrefix(last.Actor, "host:") {
+		t.Errorf("%+v, %v", last, err)
+	}
+}
+
+func TestBackupSaysWhatItMadeAsJSON(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	v.audited(2)
+	file := filepath.Join(t.TempDir(), "backup.db")
+	said, err := v.run("backup", file, "--json")
+	var got struct {
+		File       string
+		Bytes      int64
+		NewestID   int64
+		AuditHolds bool
+	}
+	if err != nil || json.Unmarshal([]byte(said), &got) != nil {
+		t.Fatalf("%q, %v", said, err)
+	}
+	info, err := os.Stat(file)
+	if err != nil || got.File != file || got.Bytes != info.Size() || got.NewestID != 2 || !got.AuditHolds {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestRestoreOfADamagedBackupSaysSo(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	if err := v.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "backup.db")
+	if err := os.WriteFile(file, []byte(strings.Repeat("all work and no play\n", 500)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.run("restore", file); err == nil || !strings.Contains(err.Error(), "nothing was changed, use another backup") {
+		t.Errorf("restored: %v", err)
+	}
+}
