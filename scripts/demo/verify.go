@@ -118,7 +118,7 @@ func checkFiles(root string, summary protocol.Summary) (found findings) {
 			}
 		}
 	}
-	for _, ending := range []string{".json", ".csv", ".html"} {
+	for _, ending := range []string{".json", ".csv", ".html", ".xlsx"} {
 		if !slices.ContainsFunc(manifest.Files, func(f protocol.ManifestFile) bool { return strings.HasSuffix(f.Name, ending) }) {
 			found.add("the manifest of revision %d lists no %s file", summary.Revision, ending)
 		}

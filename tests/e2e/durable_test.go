@@ -51,7 +51,7 @@ func TestReceiptFollowsTheFsync(t *testing.T) { // I1
 		disk.Want(t, "the answer that a receipt names", filepath.Join(s.dir, "data", "muster.db-wal"))
 		_, path := s.report(reply.RunID, 1)
 		base := strings.TrimSuffix(path, ".json")
-		disk.Want(t, "a published revision", path, base+".csv", base+".html", base+"_manifest.json")
+		disk.Want(t, "a published revision", path, base+".csv", base+".html", base+".xlsx", base+"_manifest.json")
 	}
 }
 

@@ -142,7 +142,7 @@ func TestLateResultMakesTheNextRevisionAndKeepsTheFirst(t *testing.T) {
 		run := tech.run(`{"job":"probe","stores":"all","barrierSeconds":1}`)
 		first := tech.summary(run.RunID, 1)
 		before := map[string][]byte{}
-		for _, ext := range []string{".json", ".csv", ".html"} {
+		for _, ext := range []string{".json", ".csv", ".html", ".xlsx"} {
 			before[ext] = hq.file(first, ext)
 		}
 		hq.terminal("B", fleet.Options{Execute: value("2")})
