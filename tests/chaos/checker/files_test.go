@@ -1,0 +1,144 @@
+package checker_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"muster/internal/protocol"
+	"muster/internal/task"
+	"muster/tests/chaos/checker"
+	"muster/tests/chaos/history"
+)
+
+// publish writes the files of every revision from the outcomes, and two looks
+// at each.
+func (w *world) publish() {
+	w.t.Helper()
+	for i := range w.e.Store.Outcomes {
+		w.row(&w.e.Store.Outcomes[i])
+	}
+	for i := range w.e.Store.Revisions {
+		w.files(&w.e.Store.Revisions[i])
+	}
+}
+
+// looks notes each report file as it is, at the moment.
+func (w *world) looks(at int64) {
+	for _, rev := range w.e.Store.Revisions {
+		for _, f := range rev.Files {
+			w.say(at, watch, history.Line{Act: history.ActLooked, Name: "2026/09/" + f.Name, SHA256: f.SHA256, Bytes: f.Bytes})
+		}
+	}
+}
+
+// row writes an outcome as the row of the report.
+func (w *world) row(o *checker.Outcome) {
+	t := w.task(o.RunID + "-" + o.StoreID)
+	row := protocol.StoreRow{StoreID: o.StoreID, Name: "店 " + o.StoreID, Outcome: o.Outcome, Reason: o.Reason,
+		AtBarrier: w.outcome(o.RunID, o.StoreID, 1).Outcome, Late: o.Revision > 1, TaskID: t.TaskID, Status: t.Status, Attempt: t.Attempt,
+		Columns: []json.RawMessage{json.RawMessage("null")}}
+	if o.Outcome == task.OutcomeSucceeded {
+		a := w.attempt(t.TaskID, t.Attempt)
+		var result struct {
+			Marker json.RawMessage `json:"marker"`
+		}
+		if err := json.Unmarshal([]byte(*a.Result), &result); err != nil {
+			w.t.Fatal(err)
+		}
+		row.SHA256, row.Bytes, row.Columns[0] = a.SHA256, int64(len(*a.Result)), result.Marker
+	}
+	o.Row = w.text(row)
+}
+
+func (w *world) files(rev *checker.Revision) {
+	w.t.Helper()
+	run := w.runOf(rev.RunID)
+	report := protocol.Report{ReportHead: protocol.ReportHead{Schema: protocol.ReportSchema, RunID: rev.RunID, Job: "probe", Input: json.RawMessage("{}"),
+		Revision: rev.Revision, RevisionWhy: rev.Why, AsOf: protocol.At(time.UnixMilli(rev.AsOf)), Targets: run.Targets, Columns: run.Columns}}
+	for _, target := range w.e.Store.Targets {
+		if target.RunID != rev.RunID {
+			continue
+		}
+		var row protocol.StoreRow
+		for _, o := range w.e.Store.Outcomes {
+			if o.RunID == rev.RunID && o.StoreID == target.StoreID && o.Revision <= rev.Revision {
+				row = protocol.StoreRow{}
+				if err := json.Unmarshal([]byte(o.Row), &row); err != nil {
+					w.t.Fatal(err)
+				}
+			}
+		}
+		report.Counts.Add(row.Outcome)
+		report.Stores = append(report.Stores, row)
+	}
+	rev.Files = nil
+	manifest := protocol.Manifest{Schema: protocol.ManifestSchema, RunID: rev.RunID, Revision: rev.Revision, Reason: rev.Why}
+	base := fmt.Sprintf("20260917-1800_probe_%s_r%d", rev.RunID, rev.Revision)
+	for _, f := range []struct{ ending, text string }{{".json", w.text(report)}, {".csv", csvOf(report)}, {".html", htmlOf(report)}} {
+		manifest.Files = append(manifest.Files, w.file(rev, base+f.ending, f.text))
+	}
+	w.file(rev, base+"_manifest.json", w.text(manifest))
+}
+
+func (w *world) file(rev *checker.Revision, name, text string) protocol.ManifestFile {
+	w.e.Reports["2026/09/"+name] = []byte(text)
+	file := protocol.ManifestFile{Name: name, Bytes: int64(len(text)), SHA256: sum(text)}
+	rev.Files = append(rev.Files, file)
+	return file
+}
+
+// rewrite changes a published file and everything that holds its hash, as a
+// writer that says something else would.
+func (w *world) rewrite(name, old, with string) {
+	w.t.Helper()
+	path := "2026/09/" + name
+	text := strings.Replace(string(w.e.Reports[path]), old, with, 1)
+	if text == string(w.e.Reports[path]) {
+		w.t.Fatalf("%s has no %q", name, old)
+	}
+	was := sum(string(w.e.Reports[path]))
+	w.e.Reports[path] = []byte(text)
+	for i := range w.e.Store.Revisions {
+		for j := range w.e.Store.Revisions[i].Files {
+			if f := &w.e.Store.Revisions[i].Files[j]; f.Name == name {
+				f.Bytes, f.SHA256 = int64(len(text)), sum(text)
+			}
+		}
+	}
+	if strings.HasSuffix(name, "_manifest.json") {
+		return
+	}
+	base := name[:strings.LastIndex(name, ".")]
+	w.rewrite(base+"_manifest.json", fmt.Sprintf(`"bytes":%d,"sha256":%q`, len(text)-len(with)+len(old), was),
+		fmt.Sprintf(`"bytes":%d,"sha256":%q`, len(text), sum(text)))
+}
+
+func csvOf(r protocol.Report) string {
+	var b strings.Builder
+	b.WriteString("\ufeffstore_id,name,outcome,reason,outcome_at_barrier\r\n")
+	for _, row := range r.Stores {
+		fmt.Fprintf(&b, "%s,%s,%s,%s,%s\r\n", row.StoreID, row.Name, row.Outcome, row.Reason, row.AtBarrier)
+	}
+	return b.String()
+}
+
+func htmlOf(r protocol.Report) string {
+	var b strings.Builder
+	b.WriteString("<table id=\"counts\">\n<thead></thead>\n<tbody>\n")
+	for _, row := range []struct {
+		name string
+		n    int
+	}{{"succeeded", r.Counts.Succeeded}, {"failed", r.Counts.Failed}, {"timed out", r.Counts.TimedOut}, {"offline", r.Counts.Offline},
+		{"cancelled", r.Counts.Cancelled}, {"targets", r.Targets}} {
+		fmt.Fprintf(&b, "<tr><th scope=\"row\">数 <span lang=\"en\">%s</span></th><td class=\"n\">%d</td><td class=\"n\">-</td></tr>\n", row.name, row.n)
+	}
+	b.WriteString("</tbody>\n</table>\n<table id=\"stores\">\n<thead></thead>\n<tbody>\n")
+	for _, row := range r.Stores {
+		fmt.Fprintf(&b, "<tr><td><bdi>%s</bdi></td><td><bdi>%s</bdi></td><td>果 <span lang=\"en\">%s</span></td><td>%s</td></tr>\n",
+			row.StoreID, row.Name, strings.ReplaceAll(string(row.Outcome), "_", " "), row.Reason)
+	}
+	b.WriteString("</tbody>\n</table>\n")
+	return b.String()
+}

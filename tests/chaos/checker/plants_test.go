@@ -1,0 +1,289 @@
+package checker_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"muster/internal/protocol"
+	"muster/internal/task"
+	"muster/tests/chaos/checker"
+	"muster/tests/chaos/history"
+)
+
+// plant is one violation in an otherwise clean world. before changes what
+// happened, after what is found of it once the reports are out. want is every
+// finding that it makes.
+type plant struct {
+	name   string
+	rule   checker.Rule
+	before func(*world)
+	after  func(*world)
+	want   string
+}
+
+func (p plant) found(t *testing.T) []checker.Finding {
+	w := clean(t)
+	if p.before != nil {
+		p.before(w)
+	}
+	w.publish()
+	w.looks(50_000)
+	w.looks(180_000)
+	if p.after != nil {
+		p.after(w)
+	}
+	return w.check()
+}
+
+func TestEachViolationIsFoundAndNothingElse(t *testing.T) {
+	t.Parallel()
+	for _, p := range plants() {
+		t.Run(string(p.rule)+" "+p.name, func(t *testing.T) {
+			t.Parallel()
+			var texts []string
+			for _, f := range p.found(t) {
+				texts = append(texts, f.String())
+				if f.Rule != p.rule {
+					t.Errorf("rule %s cries too", f.Rule)
+				}
+			}
+			if got := strings.Join(texts, "\n"); got != p.want {
+				t.Errorf("found\n%s\nwant\n%s", got, p.want)
+			}
+		})
+	}
+}
+
+func TestEachRuleHasTwoPlantedViolations(t *testing.T) {
+	t.Parallel()
+	count := map[checker.Rule]int{}
+	for _, p := range plants() {
+		count[p.rule]++
+	}
+	if len(checker.Rules()) != 15 {
+		t.Errorf("rules %v", checker.Rules())
+	}
+	for _, rule := range checker.Rules() {
+		if count[rule] < 2 {
+			t.Errorf("rule %s has %d", rule, count[rule])
+		}
+	}
+}
+
+func plants() []plant {
+	return slices.Concat(answerPlants(), executionPlants(), targetPlants(), reportPlants(), budgetPlants(), endPlants())
+}
+
+// edit changes the first line that is chosen.
+func (w *world) edit(is func(history.Line) bool, change func(*history.Line)) {
+	w.t.Helper()
+	change(find(w.t, w.e.History, is))
+}
+
+// without takes all lines out that are chosen; the others keep their numbers.
+func (w *world) without(is func(history.Line) bool) {
+	w.e.History = slices.DeleteFunc(w.e.History, is)
+}
+
+// about chooses lines of an act whose payload has all the words.
+func about(act history.Act, words ...string) func(history.Line) bool {
+	return func(l history.Line) bool {
+		return l.Act == act && !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(l.Payload, word) })
+	}
+}
+
+func replace(old, with string) func(*history.Line) {
+	return func(l *history.Line) { l.Payload = strings.ReplaceAll(l.Payload, old, with) }
+}
+
+func answerPlants() []plant {
+	return []plant{
+		{name: "a receipt for another value", rule: checker.Receipts, want: `I1: run R1 task R1-A attempt 1 (agent-A_pos1.jsonl:6) the receipt names d9298a10d1b0, the store holds 6875d554015a`,
+			before: func(w *world) {
+				w.edit(about(history.ActGot, `"receipt"`, `"R1-A"`), replace(sum(`{"marker":"a"}`), sum("other")))
+			}},
+		{name: "a receipt for nothing", rule: checker.Receipts, want: `I1: run R1 task R1-A attempt 7 (agent-A_pos1.jsonl:13) the receipt of 2d711642b726 names an answer that the store does not hold`,
+			before: func(w *world) {
+				yes := true
+				w.order(3000, "A", protocol.Order{Order: protocol.OrderReceipt, TaskID: "R1-A", Attempt: 7, SHA256: sum("x"), Accepted: &yes})
+			}},
+		{name: "a stored value that was changed", rule: checker.Receipts, want: `I1: run R1 task R1-A attempt 1 the stored result hashes to b87d41449a89, its record says 6875d554015a`,
+			before: func(w *world) {
+				changed := `{"marker":"a" }`
+				w.attempt("R1-A", 1).Result = &changed
+			}},
+		{name: "one request, two runs", rule: checker.Once, want: `I8: run R3 (client-wang.jsonl:14) request r1 of wang made this run and run R1 (client-wang.jsonl:2)`,
+			before: func(w *world) {
+				payload, reply := w.accepted("R3", "r1", 3)
+				reply.Stores = 1
+				w.ask(11_000, protocol.VerbRun, payload, history.OutcomeOK, reply)
+			}},
+		{name: "more runs than requests", rule: checker.Once, want: `I8: wang asked for at most 2 runs and the store has more of them`,
+			before: func(w *world) {
+				w.without(func(l history.Line) bool {
+					return strings.Contains(l.Topic, "/run") && strings.Contains(l.Payload, `"r2"`)
+				})
+				w.without(func(l history.Line) bool {
+					return l.Act == history.ActAnswered && strings.Contains(l.Topic, "/run") && strings.Contains(l.Payload, `"R2"`)
+				})
+			}},
+		{name: "an accepted run that is not there", rule: checker.Once, want: `I8: run R9 (client-wang.jsonl:14) the request was accepted and the store has no such run`,
+			before: func(w *world) {
+				payload, reply := w.accepted("R9", "r9", 3)
+				w.ask(11_000, protocol.VerbRun, payload, history.OutcomeOK, reply)
+			}},
+		{name: "two records of an attempt", rule: checker.Once, want: `I8: run R2 task R2-A attempt 1 the store has more than one record of the attempt`,
+			before: func(w *world) {
+				w.e.Store.Attempts = append(w.e.Store.Attempts, *w.attempt("R2-A", 1))
+				w.e.Limits.GrantBurst++ // it would be a grant too many as well
+			}},
+		{name: "accepted, then refused", rule: checker.Once, want: `I8: run R1 task R1-A attempt 1 (agent-A_pos1.jsonl:13) the answer 6875d554015a was accepted (agent-A_pos1.jsonl:6) and then refused with STALE`,
+			before: func(w *world) {
+				no := false
+				w.order(3000, "A", protocol.Order{Order: protocol.OrderReceipt, TaskID: "R1-A", Attempt: 1, SHA256: sum(`{"marker":"a"}`), Accepted: &no, Code: protocol.CodeStale})
+			}},
+		{name: "an answer that nobody sent", rule: checker.Invented, want: `invented: run R1 task R1-B attempt 1 the store holds the answer 766d63f03321, which nobody sent`,
+			before: func(w *world) {
+				a := w.attempt("R1-B", 1) // a failure, which no report repeats
+				a.SHA256 = sum("nobody's")
+				w.without(about(history.ActGot, `"receipt"`, `"R1-B"`, `"attempt":1`))
+			}},
+		{name: "a reported answer that nobody sent", rule: checker.Invented, want: `invented: run R2 task R2-A attempt 1 file 2026/09/20260917-1800_probe_R2_r1.json store A is reported with the answer 766d63f03321, which nobody sent`,
+			after: func(w *world) {
+				for _, name := range []string{"20260917-1800_probe_R2_r1.json"} {
+					w.rewrite(name, sum(`{"marker":"a2"}`), sum("nobody's"))
+				}
+				w.relook()
+				w.outcome("R2", "A", 1).Row = strings.Replace(w.outcome("R2", "A", 1).Row, sum(`{"marker":"a2"}`), sum("nobody's"), 1)
+			}},
+		{name: "a reported value that was not sent", rule: checker.Invented, want: `invented: run R2 task R2-A attempt 1 file 2026/09/20260917-1800_probe_R2_r1.json (agent-A_pos1.jsonl:8) store A is reported with marker = "a9", sent was "a2"`,
+			after: func(w *world) {
+				w.rewrite("20260917-1800_probe_R2_r1.json", `["a2"]`, `["a9"]`)
+				w.relook()
+				w.outcome("R2", "A", 1).Row = strings.Replace(w.outcome("R2", "A", 1).Row, `["a2"]`, `["a9"]`, 1)
+			}},
+	}
+}
+
+// relook lets every look see the files as they are now.
+func (w *world) relook() {
+	for i := range w.e.History {
+		if l := &w.e.History[i]; l.Act == history.ActLooked {
+			l.SHA256 = sum(string(w.e.Reports[l.Name]))
+		}
+	}
+}
+
+func executionPlants() []plant {
+	return []plant{
+		{name: "no state", rule: checker.Moves, want: `I2: run R3 task R3-D the store has it as RUNNING, attempt 0, settled false, which is no state`,
+			before: func(w *world) { w.task("R3-D").Status = task.Running }},
+		{name: "an attempt without a record", rule: checker.Moves, want: `I2: run R1 task R1-B attempt 1 the store has 2 attempts of it and no record of this one`,
+			before: func(w *world) {
+				w.e.Store.Attempts = slices.DeleteFunc(w.e.Store.Attempts, func(a checker.Attempt) bool { return a.TaskID == "R1-B" && a.Attempt == 1 })
+				w.without(about(history.ActGot, `"receipt"`, `"R1-B"`, `"attempt":1`))
+			}},
+		{name: "a success that a later attempt undoes", rule: checker.Moves, want: `I2: run R1 task R1-B attempt 1 it succeeded, and attempt 2 was granted all the same`,
+			before: func(w *world) {
+				a := w.attempt("R1-B", 1)
+				a.Answer, a.Code = protocol.AnswerSucceeded, ""
+			}},
+		{name: "granted after its end", rule: checker.Moves, want: `I2: run R2 task R2-A attempt 1 it was granted at 10:00:09.000, the task was over at 10:00:08.005`,
+			before: func(w *world) {
+				w.attempt("R2-A", 1).GrantedAt = t0 + 9000
+			}},
+		{name: "a second end", rule: checker.Moves, want: `I2: run R1 task R1-A attempt 1 (collector-watch.jsonl:54) it is seen as CANCELLED, after it was SUCCEEDED at attempt 1, and no moves lead there` +
+			"\n" + `I2: run R1 task R1-A attempt 1 (collector-watch.jsonl:54) it is seen to end as CANCELLED, the store has it as SUCCEEDED`,
+			before: func(w *world) {
+				t := w.task("R1-A")
+				t.Status = task.Cancelled
+				w.event(2500, "R1-A", "cancelled")
+				t.Status = task.Succeeded
+			}},
+		{name: "another end than before", rule: checker.Moves, want: `I2: run R1 task R1-A it was over as FAILED at 10:00:01.990, and is now SUCCEEDED at 10:00:02.005`,
+			before: func(w *world) {
+				old := w.e.Store
+				old.Tasks = slices.Clone(old.Tasks)
+				w.e.Earlier = &old
+				old.Tasks[0].Status, old.Tasks[0].SettledAt = task.Failed, t0+1990
+			}},
+		{name: "executed twice", rule: checker.Executions, want: `I3: run R1 task R1-A attempt 1 (scripts.markers:6) it was executed twice, first by process 4001 (scripts.markers:1), now by process 5001`,
+			before: func(w *world) { w.mark(1500, "R1-A", 1, 5001) }},
+		{name: "executed without a grant", rule: checker.Executions, want: `I3: run R3 task R3-D attempt 1 (scripts.markers:6) it was executed and no terminal of store D got a grant for it`,
+			before: func(w *world) { w.mark(15_000, "R3-D", 1, 5001) }},
+		{name: "executed before its grant", rule: checker.Executions, want: `I3: run R2 task R2-A attempt 1 (scripts.markers:4) it was executed at 10:00:06.900, before the grant at 10:00:07.005 (agent-A_pos1.jsonl:7)`,
+			before: func(w *world) {
+				w.edit(func(l history.Line) bool { return l.Act == history.ActExecuted && l.Task == "R2-A" }, func(l *history.Line) { l.AtMs = t0 + 6900 })
+			}},
+		{name: "executed and not known", rule: checker.Executions, want: `I3: task R7-A attempt 1 (scripts.markers:6) it was executed and the store has no such task`,
+			before: func(w *world) { w.mark(1500, "R7-A", 1, 5001) }},
+		{name: "granted after it was withdrawn", rule: checker.Cancelled, want: `I9: run R2 task R2-B attempt 1 (scripts.markers:6) it was executed: withdrawn at 10:00:09.005, granted at 10:00:09.500`,
+			before: func(w *world) {
+				t := w.task("R2-B")
+				w.grantQuietly(9500, "R2-B")
+				t.Status = task.Cancelled
+			}},
+		{name: "granted after its cancel was confirmed", rule: checker.Cancelled, want: `I9: run R2 task R2-B attempt 1 (scripts.markers:6) it was executed: its cancel was confirmed at 10:00:09.010 (client-wang.jsonl:10), it was granted at 10:00:09.500`,
+			before: func(w *world) {
+				w.without(about(history.ActGot, `"R2-B"`, `"cancelled"`))
+				*w.task("R2-B") = checker.Task{TaskID: "R2-B", RunID: "R2", StoreID: "B", Status: task.Pending, Attempts: 2, CreatedAt: t0 + 6005}
+				w.grant(9500, "R2-B")
+				w.answer(9700, "R2-B", `{"marker":"b2"}`)
+				w.runOf("R2").ClosedAt = t0 + 9800
+				o := w.outcome("R2", "B", 1)
+				o.Outcome, o.Reason = task.OutcomeSucceeded, task.ReasonNone
+			}},
+	}
+}
+
+// grantQuietly is a grant without its event.
+func (w *world) grantQuietly(at int64, id string) {
+	w.grant(at, id)
+	w.without(about(history.ActGot, `"`+id+`"`, `"granted"`))
+}
+
+func targetPlants() []plant {
+	return []plant{
+		{name: "a target without a task", rule: checker.Targets, want: `I4: run R3 target E has no task: all or none`,
+			before: func(w *world) {
+				w.e.Store.Targets = append(w.e.Store.Targets, checker.Target{RunID: "R3", StoreID: "E"})
+				w.runOf("R3").Targets = 2
+				w.edit(about(history.ActAnswered, `"R3"`), replace(`"stores":1`, `"stores":2`))
+				w.e.Store.Tasks = append(w.e.Store.Tasks, checker.Task{TaskID: "R3-E", RunID: "R3", StoreID: "E", Status: task.Pending, Attempts: 2, CreatedAt: t0 + 10_005})
+				w.e.Store.Outcomes = append(w.e.Store.Outcomes, checker.Outcome{RunID: "R3", StoreID: "E", Revision: 1, Outcome: task.OutcomeOffline, Reason: task.ReasonOfflineWholeWindow})
+			}, after: func(w *world) {
+				w.e.Store.Tasks = slices.DeleteFunc(w.e.Store.Tasks, func(t checker.Task) bool { return t.TaskID == "R3-E" })
+			}},
+		{name: "a task for no target", rule: checker.Targets, want: `I4: run R2 task R2-Z store Z is no target of its run`,
+			before: func(w *world) {
+				w.e.Store.Tasks = append(w.e.Store.Tasks, checker.Task{TaskID: "R2-Z", RunID: "R2", StoreID: "Z", Status: task.Cancelled, Attempts: 2, CreatedAt: t0 + 6005, SettledAt: t0 + 9005})
+			}},
+		{name: "fewer stores than promised", rule: checker.Targets, want: `I4: run R2 (client-wang.jsonl:8) the reply promised 3 stores, the run has 2`,
+			before: func(w *world) {
+				w.edit(about(history.ActAnswered, `"R2"`), replace(`"stores":2`, `"stores":3`))
+			}},
+		{name: "targets that change", rule: checker.Targets, want: `I4: run R2 its targets were A B Q and are now A B`,
+			before: func(w *world) {
+				old := w.e.Store
+				old.Targets = append(slices.Clone(old.Targets), checker.Target{RunID: "R2", StoreID: "Q"})
+				w.e.Earlier = &old
+			}},
+		{name: "another store's offer", rule: checker.Walls, want: `I11: (agent-A_pos1.jsonl:13) the terminal A/pos1 of store A got a message of store B on "muster/v1/stores/B/tasks/R1-B"`,
+			before: func(w *world) {
+				w.say(1000, agentOf("A"), history.Line{Act: history.ActGot, Topic: "muster/v1/stores/B/tasks/R1-B", Payload: "{}"})
+			}},
+		{name: "another terminal's orders", rule: checker.Walls, want: `I11: (agent-A_pos1.jsonl:13) the terminal A/pos1 got a message of terminal pos2 on "muster/v1/stores/A/terminals/pos2/orders"`,
+			before: func(w *world) {
+				w.say(1000, agentOf("A"), history.Line{Act: history.ActGot, Topic: "muster/v1/stores/A/terminals/pos2/orders", Payload: "{}"})
+			}},
+		{name: "a terminal that reads runs", rule: checker.Walls, want: `I11: (agent-A_pos1.jsonl:13) the terminal A/pos1 got a message on "muster/v1/runs/R1/state", which is no topic of its`,
+			before: func(w *world) {
+				w.say(1000, agentOf("A"), history.Line{Act: history.ActGot, Topic: "muster/v1/runs/R1/state", Payload: "{}"})
+			}},
+		{name: "another person's reply", rule: checker.Walls, want: `I11: (client-wang.jsonl:13) wang got a reply to li on "muster/v1/rep/li/last"`,
+			before: func(w *world) {
+				w.say(1000, wang, history.Line{Act: history.ActGot, Topic: "muster/v1/rep/li/last", Payload: "{}"})
+			}},
+	}
+}
