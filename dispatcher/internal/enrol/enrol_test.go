@@ -22,6 +22,7 @@ import (
 
 	"muster/dispatcher/internal/enrol"
 	"muster/dispatcher/internal/identity"
+	"muster/dispatcher/internal/store"
 	"muster/internal/trust"
 )
 
@@ -154,6 +155,21 @@ func TestATerminalThatTakesItselfForAnotherIsTold(t *testing.T) {
 	wantRefused(t, ask("0002", "pos-1"), http.StatusConflict, "CONFLICT", "the token is for terminal pos-1 of store 0001")
 	wantRefused(t, ask("0001", "pos-2"), http.StatusConflict, "CONFLICT", "the token is for terminal pos-1 of store 0001")
 	hq.wantHolder(ask("0001", "pos-1"), "0001", "pos-1") // corrected, with the same key
+}
+
+func TestATokenOnTheWrongMachineIsNotSpentAndThatKeyNotBelieved(t *testing.T) {
+	hq := setup(t)
+	token, wrong := hq.token("0001", "pos-1"), newKey(t)
+	got, err := hq.post(client(pinOf(token)), "/v1/enrol", map[string]string{"token": token, "csr": string(request(t, wrong)), "store": "0002", "terminal": "pos-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantRefused(t, got, http.StatusConflict, "CONFLICT", "the token is for terminal pos-1 of store 0001")
+	if key, err := hq.store.GetTerminalKey(t.Context(), keyID(wrong)); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("the key of the wrong machine is recorded: %+v, %v", key, err)
+	}
+	hq.advance(time.Hour) // the right one comes with a key of its own, in its own time
+	hq.wantHolder(hq.enrol(token, request(t, newKey(t))), "0001", "pos-1")
 }
 
 func TestACertificateIsRenewedForTheSameAndForAnotherKey(t *testing.T) {

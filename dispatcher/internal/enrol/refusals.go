@@ -57,7 +57,10 @@ func badRequest(err error) error {
 
 // unrecorded says why the store did not record a key.
 func unrecorded(err error) error {
+	var other *store.OtherTerminalError
 	switch {
+	case errors.As(err, &other):
+		return otherTerminal(other)
 	case errors.Is(err, store.ErrTokenInvalid):
 		return badToken(err)
 	case errors.Is(err, store.ErrKeyTaken):
@@ -75,10 +78,9 @@ func badToken(err error) error {
 		"let an operator make a new one: dispatcher enroll STORE TERMINAL", "/token"}
 }
 
-func otherTerminal(storeID, terminalID string) error {
-	return &refusal{http.StatusConflict, protocol.CodeConflict,
-		"the token is for terminal " + terminalID + " of store " + storeID, "该令牌属于门店 " + storeID + " 的终端 " + terminalID,
-		"correct store and terminal at this machine and ask again within ten minutes with the same key, or take the token of this terminal", "/store"}
+func otherTerminal(its *store.OtherTerminalError) error {
+	return &refusal{http.StatusConflict, protocol.CodeConflict, its.Error(), "该令牌属于门店 " + its.StoreID + " 的终端 " + its.TerminalID,
+		"the token is still unused: correct store and terminal at this machine and ask again, or take the token of this terminal", "/store"}
 }
 
 func keyUsed() error {

@@ -14,7 +14,8 @@ import (
 )
 
 // enrolRequest asks for a terminal's first certificate. Store and terminal may
-// say who the terminal believes to be.
+// say who the terminal believes to be; a token of another one is then refused and
+// stays unused.
 type enrolRequest struct {
 	Token    string `json:"token"`
 	CSR      string `json:"csr"`
@@ -110,12 +111,11 @@ func (s *Server) enrol(r *http.Request, body []byte) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	key, err := s.Keys.Enrol(r.Context(), identity.HashToken(request.Token), record(draft, s), s.Now())
+	asked := record(draft, s)
+	asked.StoreID, asked.TerminalID = request.Store, request.Terminal
+	key, err := s.Keys.Enrol(r.Context(), identity.HashToken(request.Token), asked, s.Now())
 	if err != nil {
 		return answer{}, unrecorded(err)
-	}
-	if (request.Store != "" && request.Store != key.StoreID) || (request.Terminal != "" && request.Terminal != key.TerminalID) {
-		return answer{}, otherTerminal(key.StoreID, key.TerminalID)
 	}
 	return s.answer(draft, trust.Holder{Store: key.StoreID, Terminal: key.TerminalID}, "enrolment")
 }

@@ -48,9 +48,7 @@ func serials(keys []store.TerminalKey) (all []string) {
 func TestEnrolTakesTheKeyOfTheTokensTerminal(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	key := newKey("k1", "0a")
-	key.StoreID, key.TerminalID = "666", "somebody" // what the terminal says of itself counts for nothing
-	got := b.enrol(b.token(1), key, at(time.Minute))
+	got := b.enrol(b.token(1), newKey("k1", "0a"), at(time.Minute))
 	want := newKey("k1", "0a")
 	want.StoreID, want.TerminalID = "007", "pos1"
 	if got != want {
@@ -63,6 +61,29 @@ func TestEnrolTakesTheKeyOfTheTokensTerminal(t *testing.T) {
 	}
 	if _, err := b.GetTerminalKey(t.Context(), "k2"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("an unknown key: %v", err)
+	}
+}
+
+func TestAnotherTerminalsTokenIsRefusedAndStaysUnused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	token := b.token(1)
+	for _, who := range []store.TerminalKey{{StoreID: "666"}, {StoreID: "007", TerminalID: "pos2"}, {TerminalID: "pos2"}} {
+		key := newKey("k1", "0a")
+		key.StoreID, key.TerminalID = who.StoreID, who.TerminalID
+		var other *store.OtherTerminalError
+		if _, err := b.Enrol(t.Context(), token, key, t0); !errors.As(err, &other) || *other != (store.OtherTerminalError{StoreID: "007", TerminalID: "pos1"}) {
+			t.Errorf("%+v: %v", who, err)
+		}
+	}
+	if _, err := b.GetTerminalKey(t.Context(), "k1"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("its key: %v", err)
+	}
+	own := newKey("k2", "0b")
+	own.StoreID, own.TerminalID = "007", "pos1"
+	b.enrol(token, own, at(time.Hour))
+	if n := len(b.entries("")); n != 2 { // the token and its use
+		t.Errorf("%d audit entries", n)
 	}
 }
 

@@ -234,6 +234,9 @@ type Settled struct {
 // Terminal is what headquarters knows of one terminal.
 type Terminal = roster.Terminal
 
+// OtherTerminalError says whose a token is.
+type OtherTerminalError = gatehouse.OtherTerminalError
+
 // Enrolment lets one terminal in, once, until it expires.
 type Enrolment = gatehouse.Enrolment
 

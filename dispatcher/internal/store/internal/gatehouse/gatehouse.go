@@ -7,6 +7,7 @@ package gatehouse
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"muster/dispatcher/internal/store/internal/audit"
@@ -25,6 +26,15 @@ var (
 	// ErrSamePerson: who asked may not approve.
 	ErrSamePerson = errors.New("who asked for it may not approve it")
 )
+
+// OtherTerminalError says whose the token is that another terminal came with. The
+// token is as it was.
+type OtherTerminalError struct{ StoreID, TerminalID string }
+
+// Error is the sentence.
+func (e *OtherTerminalError) Error() string {
+	return fmt.Sprintf("the token is for terminal %s of store %s", e.TerminalID, e.StoreID)
+}
 
 // lostAnswer is how long the key that used a token may use it again: its
 // answer may have been lost, and the operator should not have to come back.

@@ -29,10 +29,11 @@ func (g *Gatehouse) AddEnrolment(ctx context.Context, e Enrolment) error {
 }
 
 // Enrol uses the token and takes the key into trust, both or neither, with an
-// audit entry. Store and terminal are the token's, whatever key says. Older
-// keys of the terminal stay as they are. The key that used a token may come
-// again within 10 minutes, with a new certificate. It fails with ErrTokenInvalid
-// or ErrKeyTaken.
+// audit entry. Store and terminal are the token's; where key names them it must
+// name the same, else nothing is used and the error is an *OtherTerminalError:
+// the machine that the token is for must still get in with it. Older keys of the
+// terminal stay as they are. The key that used a token may come again within 10
+// minutes, with a new certificate. It fails with ErrTokenInvalid or ErrKeyTaken.
 func (g *Gatehouse) Enrol(ctx context.Context, tokenSHA256 string, key TerminalKey, now time.Time) (TerminalKey, error) {
 	enrolled, err := sqlite.Do(ctx, g.db, func(tx *sqlite.Tx) (TerminalKey, error) {
 		t, err := sqlite.One(ctx, tx, scanToken, selectToken, tokenSHA256)
@@ -45,6 +46,9 @@ func (g *Gatehouse) Enrol(ctx context.Context, tokenSHA256 string, key TerminalK
 		again := t.keyID == key.KeyID && !t.usedAt.IsZero() && !now.After(t.usedAt.Add(lostAnswer))
 		if err := t.refuse(again, now); err != nil {
 			return TerminalKey{}, err
+		}
+		if key.StoreID != "" && key.StoreID != t.StoreID || key.TerminalID != "" && key.TerminalID != t.TerminalID {
+			return TerminalKey{}, &OtherTerminalError{StoreID: t.StoreID, TerminalID: t.TerminalID}
 		}
 		key.StoreID, key.TerminalID = t.StoreID, t.TerminalID
 		if err := insertKey(ctx, tx, &key, now); err != nil {
