@@ -1,6 +1,7 @@
 package checker
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -136,7 +137,7 @@ func settled(b *book) {
 		}
 	}
 	for _, run := range b.Store.Runs {
-		if b.Store.TakenAt < max(run.BarrierAt, last)+ms(b.limits.Settle) {
+		if b.Store.TakenAt < max(cmp.Or(run.ClosedAt, run.BarrierAt), last)+ms(b.limits.Settle) {
 			continue // it has time yet
 		}
 		rev, published := newest[run.RunID]

@@ -3,6 +3,8 @@ package checker
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
+	"strings"
 
 	"muster/internal/protocol"
 	"muster/internal/task"
@@ -160,4 +162,21 @@ func table[R any](into *[]R, statement string) func(Query) error {
 		}
 		return nil
 	}
+}
+
+// ReadReports reads every file of a report folder, unless its name begins with a
+// dot: that one is not published yet.
+func ReadReports(folder fs.FS) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	err := fs.WalkDir(folder, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
+			return err
+		}
+		files[name], err = fs.ReadFile(folder, name)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the report folder: %w", err)
+	}
+	return files, nil
 }
