@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"reflect"
 	"strconv"
 	"strings"
 	"unicode"
@@ -35,17 +36,54 @@ func New(w io.Writer, level, format string) (*slog.Logger, error) {
 	return nil, fmt.Errorf("log format %q is not text or json", format)
 }
 
-// plain takes out of a value what would move the cursor, colour the screen or
-// turn the reading direction: JSON lets most of it stand.
+// maxText bounds one value of a line, in bytes: what strangers send may be a
+// thousand times as long, and a stack fits.
+const maxText = 4 << 10
+
+// plain keeps a value short and takes out of it what would move the cursor,
+// colour the screen or turn the reading direction: JSON lets most of it stand.
 func plain(_ []string, a slog.Attr) slog.Attr {
-	text, ok := a.Value.Any().(string)
-	if err, failed := a.Value.Any().(error); failed {
-		text, ok = err.Error(), true
+	text, ok := textOf(a.Value)
+	if !ok {
+		return a
 	}
-	if ok && strings.ContainsFunc(text, unseen) {
-		a.Value = slog.StringValue(escape(text))
+	short := clip(text)
+	if strings.ContainsFunc(short, unseen) {
+		short = escape(short)
+	}
+	if short != text {
+		a.Value = slog.StringValue(short)
 	}
 	return a
+}
+
+// textOf returns what a handler would write of a text or an error.
+func textOf(v slog.Value) (string, bool) {
+	if v.Kind() == slog.KindString {
+		return v.String(), true
+	}
+	if v.Kind() != slog.KindAny {
+		return "", false
+	}
+	switch value := v.Any().(type) {
+	case error:
+		return value.Error(), true
+	case []byte:
+		return string(value), true
+	case fmt.Stringer:
+		return value.String(), true
+	}
+	if r := reflect.ValueOf(v.Any()); r.Kind() == reflect.String {
+		return r.String(), true
+	}
+	return "", false
+}
+
+func clip(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(text[:maxText], ""), len(text))
 }
 
 // unseen are the runes that are not shown as themselves. Line feed and tab

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -34,6 +35,24 @@ func TestWhateverIsLoggedStaysOneVisibleLine(t *testing.T) {
 					t.Errorf("no JSON: %s", line)
 				}
 			}
+		}
+	}
+}
+
+type code string
+
+func TestWhatStrangersSendIsClippedInALine(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("门\u202e", 20_000)
+	for _, format := range []string{"text", "json"} {
+		var out bytes.Buffer
+		log, err := logs.New(&out, "info", format)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Info("message refused", "key_id", long, "error", fmt.Errorf("key %q: %w", long, errors.New("unknown")), "code", code(long), "payload", []byte(long))
+		if out.Len() > 4*4*logs.MaxText || !strings.Contains(out.String(), "bytes)") || strings.Contains(out.String(), "\u202e") {
+			t.Errorf("%s: %d bytes, %.300q", format, out.Len(), out.String())
 		}
 	}
 }
