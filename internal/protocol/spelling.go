@@ -110,3 +110,33 @@ func fieldsOf(t reflect.Type) fields {
 	fieldsByType.Store(t, own)
 	return own
 }
+
+// pointerOf turns the way to a field of t, as encoding/json tells it, into a
+// JSON Pointer: embedded structs, which stand in no document, are left out.
+func pointerOf(way string, t reflect.Type) string {
+	if way == "" {
+		return ""
+	}
+	pointer := ""
+	for step := range strings.SplitSeq(way, ".") {
+		t = bare(t)
+		if t != nil && t.Kind() == reflect.Struct {
+			if member, known := fieldsOf(t).byName[step]; known {
+				t = member
+			} else if f, found := t.FieldByName(step); found && f.Anonymous {
+				t = f.Type
+				continue
+			}
+		}
+		pointer += "/" + escapePointer(step)
+	}
+	return pointer
+}
+
+// bare is what a list, a map or a pointer holds.
+func bare(t reflect.Type) reflect.Type {
+	for t != nil && (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array || t.Kind() == reflect.Map) {
+		t = t.Elem()
+	}
+	return t
+}

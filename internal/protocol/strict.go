@@ -33,7 +33,7 @@ func Decode(data []byte, limit int, dst any) error {
 		return err
 	}
 	if err := json.Unmarshal(clean, dst); err != nil {
-		return unmarshalError(err)
+		return unmarshalError(err, reflect.TypeOf(dst))
 	}
 	return nil
 }
@@ -116,17 +116,14 @@ func syntaxError(data []byte) *Error {
 		fmt.Sprintf("不是有效的 JSON：第 %d 行，第 %d 字节：%s", line, offset, why), "check the document with a JSON tool")
 }
 
-func unmarshalError(err error) error {
+func unmarshalError(err error, t reflect.Type) error {
 	var refusal *Error
 	if errors.As(err, &refusal) {
 		return refusal
 	}
 	var typeErr *json.UnmarshalTypeError
 	if errors.As(err, &typeErr) {
-		path := ""
-		if typeErr.Field != "" {
-			path = "/" + strings.ReplaceAll(typeErr.Field, ".", "/")
-		}
+		path := pointerOf(typeErr.Field, t)
 		want := jsonName(typeErr.Type)
 		return &Error{Code: CodeSchema, Path: path,
 			Message:   fmt.Sprintf("it must be %s, not %s", want, typeErr.Value),

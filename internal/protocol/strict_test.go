@@ -178,3 +178,34 @@ func checkValue(t *testing.T, value any) {
 		}
 	}
 }
+
+func TestARefusalNamesTheMemberAsItStandsInTheDocument(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		doc  string
+		dst  any
+		path string
+	}{
+		{`{"seq":"x"}`, &protocol.Hello{}, "/seq"},
+		{`{"protocol":1,"seq":1.5}`, &protocol.Claim{}, "/seq"},
+		{`{"open":[{"attempt":"1"}]}`, &protocol.Hello{}, "/open/attempt"},
+		{`{"attempt":"1"}`, &protocol.Result{}, "/attempt"},
+		{`{"Meta":1,"seq":"x"}`, &protocol.Result{}, "/seq"},
+		{`[]`, &protocol.Hello{}, ""},
+		{`{"outer":[{"seq":"x"}]}`, &struct {
+			Outer []*struct {
+				*protocol.Alarm
+			} `json:"outer"`
+		}{}, "/outer/seq"},
+		{`{"Meta":{"seq":true}}`, &struct{ Meta protocol.Meta }{}, "/Meta/seq"},
+		{`{"m":{"seq":true}}`, &struct {
+			protocol.Meta `json:"m"`
+		}{}, "/m/seq"},
+	} {
+		err := protocol.Decode([]byte(c.doc), 1000, c.dst)
+		var refusal *protocol.Error
+		if !errors.As(err, &refusal) || refusal.Path != c.path {
+			t.Errorf("%s into %T: %v", c.doc, c.dst, err)
+		}
+	}
+}
