@@ -189,10 +189,10 @@ func invented(b *book) {
 			b.broken(Finding{Task: a.TaskID, Attempt: a.Attempt}, "the store holds the answer %s, which nobody sent", short(a.SHA256))
 		}
 	}
-	for _, f := range b.reportFiles(".json") {
+	for _, f := range b.files {
 		report, err := f.report()
 		if err != nil {
-			continue // that is I5's
+			continue // another format, or I5's
 		}
 		for _, row := range report.Stores {
 			if row.Outcome != task.OutcomeSucceeded {

@@ -30,6 +30,10 @@ type book struct {
 	requests []request // every request that was asked
 	marks    []history.Line
 	faults   []fault
+
+	outcomes map[string][]Outcome // run: its rows, by revision
+	offered  map[string][]int64   // topic: when an offer was got
+	files    []reportFile         // the published files that are there
 }
 
 // execution is one attempt of one task.
@@ -81,7 +85,8 @@ func open(e Evidence) (*book, error) {
 	}
 	b := &book{Evidence: e, topics: topics, limits: e.Limits.filled(),
 		runs: map[string]Run{}, tasks: map[string]Task{}, ofRun: map[string][]Task{},
-		attempts: map[execution]Attempt{}, targets: map[string]map[string]bool{}}
+		attempts: map[execution]Attempt{}, targets: map[string]map[string]bool{},
+		outcomes: map[string][]Outcome{}, offered: map[string][]int64{}}
 	for _, r := range e.Store.Runs {
 		b.runs[r.RunID] = r
 		b.targets[r.RunID] = map[string]bool{}
@@ -99,6 +104,10 @@ func open(e Evidence) (*book, error) {
 	for _, a := range e.Store.Attempts {
 		b.attempts[execution{a.TaskID, a.Attempt}] = a
 	}
+	for _, o := range e.Store.Outcomes {
+		b.outcomes[o.RunID] = append(b.outcomes[o.RunID], o)
+	}
+	b.files = b.publishedFiles()
 	return b, b.read()
 }
 
@@ -169,6 +178,8 @@ func (b *book) got(l history.Line, granted map[execution]bool) {
 		return
 	}
 	switch {
+	case addr.Kind == protocol.KindOffer && l.Payload != "":
+		b.offered[l.Topic] = append(b.offered[l.Topic], l.AtMs)
 	case addr.Kind == protocol.KindOrders && l.Role == history.RoleAgent:
 		o := order{Line: l}
 		if protocol.Decode([]byte(l.Payload), protocol.MaxPayloadBytes, &o.Order) != nil {

@@ -44,7 +44,7 @@ func (b *book) due(at int64) int64 {
 			if end == 0 {
 				end = b.Store.TakenAt
 			}
-			if f.name == faultDispatcher && f.begin <= at && at < end {
+			if strings.HasPrefix(f.name, faultDispatcher) && f.begin <= at && at < end {
 				at, again = end, true
 			}
 		}
@@ -61,7 +61,7 @@ func offers(b *book) {
 		}
 		for _, s := range b.subscriptions(f.end) {
 			for _, t := range b.Store.Tasks {
-				if t.StoreID == s.store && b.mustBeOffered(t, f, s.until) && !b.offered(t, f.end, s.until) {
+				if t.StoreID == s.store && b.mustBeOffered(t, f, s.until) && !b.wasOffered(t, f.end, s.until) {
 					b.broken(Finding{Task: t.TaskID, Line: s.line.Source},
 						"the %s was back at %s, store %s subscribed at %s and was not offered the open task until %s",
 						f.name, moment(f.end), s.store, moment(s.line.AtMs), moment(s.until))
@@ -116,11 +116,8 @@ func (b *book) mustBeOffered(t Task, f fault, until int64) bool {
 	return t.CreatedAt <= f.end && (t.SettledAt == 0 || t.SettledAt > until)
 }
 
-func (b *book) offered(t Task, from, until int64) bool {
-	topic := b.topics.Offer(t.StoreID, t.TaskID)
-	return slices.ContainsFunc(b.History, func(l history.Line) bool {
-		return l.Act == history.ActGot && l.Topic == topic && l.Payload != "" && l.AtMs >= from && l.AtMs <= until
-	})
+func (b *book) wasOffered(t Task, from, until int64) bool {
+	return slices.ContainsFunc(b.offered[b.topics.Offer(t.StoreID, t.TaskID)], func(at int64) bool { return at >= from && at <= until })
 }
 
 // settled: once the faults are over, everything ends or is reported missing.

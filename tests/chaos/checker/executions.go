@@ -74,7 +74,7 @@ func (b *book) movesSeen() {
 		if seen {
 			from = stateOf(before.StoreEvent)
 		}
-		if seen && (e.StoreEvent.ID == before.StoreEvent.ID || e.StoreEvent.Seq < before.StoreEvent.Seq) {
+		if seen && (e.StoreEvent.ID == before.StoreEvent.ID || e.StoreEvent.Seq < before.StoreEvent.Seq && !e.StoreEvent.At.After(before.StoreEvent.At.Time)) {
 			continue // said again, or overtaken on its way
 		}
 		where := Finding{Run: e.StoreEvent.RunID, Task: e.StoreEvent.TaskID, Attempt: e.StoreEvent.Attempt, Line: e.Source}

@@ -24,20 +24,22 @@ func open(t *testing.T, gate string) {
 
 // TestRealHistoryWithKillsPasses runs real programs: headquarters is killed while
 // two stores execute, a third store comes after the barrier, one agent is killed
-// in the middle of its work, and one run is withdrawn.
+// in the middle of its work, one run is withdrawn, and one store never ends.
 func TestRealHistoryWithKillsPasses(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, "A", "B", "C", "D")
+	s := newSite(t, "A", "B", "C", "D", "E")
 	person, eye := s.writer(wang), s.writer(watch)
 	s.serve()
 	stop := s.sample(eye)
 	s.watch(eye)
 	agent := s.agent("A")
 	s.agent("B")
-	order := `{"requestId":"r1","job":"probe","stores":["A","B","C"],"barrierSeconds":10}`
+	s.agent("E") // its gate stays shut
+	order := `{"requestId":"r1","job":"probe","stores":["A","B","C","E"],"barrierSeconds":10}`
 	reply := s.ask(person, protocol.VerbRun, order)
 	s.executed("A", 1)
 	s.executed("B", 1)
+	s.executed("E", 1)
 	early := s.store()
 
 	stop()
@@ -85,7 +87,7 @@ func fault(t *testing.T, w *history.Writer, on bool) {
 // changed in the same evidence.
 func judgeReal(t *testing.T, s *site, eye *history.Writer, early checker.Store) {
 	t.Helper()
-	limits := checker.Limits{MaxRunning: 2, GrantsPerSecond: 5, GrantBurst: 2, Settle: 5 * time.Second}
+	limits := checker.Limits{MaxRunning: 3, GrantsPerSecond: 5, GrantBurst: 2, Settle: 5 * time.Second, Reoffer: 5 * time.Second}
 	programs.Eventually(t, "the time in which all must be settled", func() bool {
 		now := s.store()
 		return !slices.ContainsFunc(now.Runs, func(r checker.Run) bool { return now.TakenAt < r.ClosedAt+limits.Settle.Milliseconds() })
@@ -101,19 +103,17 @@ func judgeReal(t *testing.T, s *site, eye *history.Writer, early checker.Store) 
 		acts[l.Act]++
 	}
 	t.Logf("%d lines: %v", len(h.Lines), acts)
-	if acts[history.ActExecuted] != 4 || acts[history.ActSampled] == 0 || acts[history.ActLooked] < 8 {
+	if acts[history.ActExecuted] != 5 || acts[history.ActSampled] == 0 || acts[history.ActLooked] < 8 {
 		t.Errorf("acts %v", acts)
 	}
 	if rules := rulesOf(t, e); rules != "" {
 		t.Errorf("rules %s cry", rules)
 	}
 
-	deaf := e
-	deaf.History = nil
-	for _, l := range e.History {
-		if !strings.HasSuffix(l.Topic, "/terminals/pos1/result") {
-			deaf.History = append(deaf.History, l)
-		}
+	without := func(topic string) checker.Evidence {
+		less := e
+		less.History = slices.DeleteFunc(slices.Clone(e.History), func(l history.Line) bool { return strings.Contains(l.Topic, topic) })
+		return less
 	}
 	blind := e
 	blind.Reports = map[string][]byte{}
@@ -127,7 +127,8 @@ func judgeReal(t *testing.T, s *site, eye *history.Writer, early checker.Store) 
 	for name, c := range map[string]struct {
 		e    checker.Evidence
 		want string
-	}{"no results sent": {deaf, "invented"}, "no report files": {blind, "I5"}, "executed twice": {twice, "I3"}} {
+	}{"no results sent": {without("/terminals/pos1/result"), "invented"}, "no offers": {without("/stores/E/tasks/0"), "I10"},
+		"no report files": {blind, "I5"}, "executed twice": {twice, "I3"}} {
 		if got := rulesOf(t, c.e); got != c.want {
 			t.Errorf("%s: rules %q cry, want %q", name, got, c.want)
 		}

@@ -29,15 +29,15 @@ func (f reportFile) report() (protocol.Report, error) {
 	return r, nil
 }
 
-// reportFiles are the published files that are there, with the ending.
-func (b *book) reportFiles(ending string) (files []reportFile) {
+// publishedFiles are the files of the revisions that are in the report folder.
+func (b *book) publishedFiles() (files []reportFile) {
 	at := map[string]string{}
 	for _, p := range sorted(b.Reports) {
 		at[path.Base(p)] = p
 	}
 	for _, rev := range b.Store.Revisions {
 		for _, named := range rev.Files {
-			if p, there := at[named.Name]; there && rev.PublishedAt != 0 && strings.HasSuffix(named.Name, ending) {
+			if p, there := at[named.Name]; there && rev.PublishedAt != 0 {
 				files = append(files, reportFile{p, b.Reports[p], named, rev})
 			}
 		}
@@ -48,8 +48,8 @@ func (b *book) reportFiles(ending string) (files []reportFile) {
 // judged are the rows of a revision: of each store the newest up to it.
 func (b *book) judged(run string, revision int) map[string]Outcome {
 	rows := map[string]Outcome{}
-	for _, o := range b.Store.Outcomes {
-		if o.RunID == run && o.Revision <= revision && (rows[o.StoreID].Revision <= o.Revision) {
+	for _, o := range b.outcomes[run] {
+		if o.Revision <= revision && (rows[o.StoreID].Revision <= o.Revision) {
 			rows[o.StoreID] = o
 		}
 	}
@@ -60,11 +60,14 @@ func (b *book) judged(run string, revision int) map[string]Outcome {
 // database says, their bytes stay, and late answers make a new one.
 func reports(b *book) {
 	b.revisionsOf()
+	there := map[string]reportFile{}
+	for _, f := range b.files {
+		there[f.named.Name] = f
+	}
 	for _, rev := range b.Store.Revisions {
-		if rev.PublishedAt == 0 {
-			continue
+		if rev.PublishedAt != 0 {
+			b.published(rev, there)
 		}
-		b.published(rev)
 	}
 	b.looks()
 }
@@ -106,13 +109,7 @@ func (b *book) lastLate(run string) (at int64) {
 }
 
 // published compares the files of one revision with the database.
-func (b *book) published(rev Revision) {
-	there := map[string]reportFile{}
-	for _, f := range b.reportFiles("") {
-		if f.rev.RunID == rev.RunID && f.rev.Revision == rev.Revision {
-			there[f.named.Name] = f
-		}
-	}
+func (b *book) published(rev Revision, there map[string]reportFile) {
 	for _, named := range rev.Files {
 		f, ok := there[named.Name]
 		where := Finding{Run: rev.RunID, File: named.Name}

@@ -67,7 +67,7 @@ stores_file: stores.csv
 jobs_folder: jobs
 broker:
   listeners: {tcp: {address: %q}}
-admission: {max_running: 2, grants_per_second: 5, grant_burst: 2}
+admission: {max_running: 3, grants_per_second: 5, grant_burst: 2}
 `, s.addr))
 	s.write("history/.keep", "")
 	return s
