@@ -107,6 +107,70 @@ func TestListThatTurnsBadChangesNothing(t *testing.T) {
 	}
 }
 
+// TestAnOlderListForgivesNobody: each list of the authority is genuine for ever,
+// and an old one, put back by a backup or by a thief, knows less.
+func TestAnOlderListForgivesNobody(t *testing.T) {
+	a := newAuthority(t)
+	bad, good := a.terminal("0001", "pos1"), a.terminal("0001", "pos2")
+	a.revoke()
+	old, err := os.ReadFile(a.path("crl.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.revoke(bad)
+	var log lockedBuffer
+	s := start(t, a.config("users: []\n"), server.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	a.put("crl.pem", old)
+	for range 3 {
+		s.LookAgain()
+	}
+	if _, code, _ := a.answer(s, login{id: "0001/pos1"}, bad); code != 0x87 {
+		t.Errorf("the revoked one: 0x%02x", code)
+	}
+	if n := strings.Count(log.String(), "is older (number 1) than the one in use (number 2)"); n != 1 {
+		t.Errorf("told %d times: %s", n, log.String())
+	}
+	a.revoke(bad, good) // the next one counts again
+	s.LookAgain()
+	if _, code, _ := a.answer(s, login{id: "0001/pos2"}, good); code != 0x87 {
+		t.Errorf("revoked by the newest: 0x%02x", code)
+	}
+	a.put("crl.pem", old)
+	again := start(t, a.config("users: []\n"), server.Options{})
+	if _, code, _ := a.answer(again, login{id: "0001/pos2"}, good); code != 0 {
+		t.Errorf("a start takes any genuine list: 0x%02x", code)
+	}
+}
+
+// TestAListThatIsLeftOutForgivesNobody: with two authorities, each has a list.
+func TestAListThatIsLeftOutForgivesNobody(t *testing.T) {
+	a, other := newAuthority(t), newAuthority(t)
+	bad := other.terminal("0001", "pos1")
+	a.revoke()
+	other.revoke(bad)
+	var files [2][]byte
+	for i, name := range []string{"ca.crt", "crl.pem"} {
+		for _, from := range []*authority{a, other} {
+			text, err := os.ReadFile(from.path(name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			files[i] = append(files[i], text...)
+		}
+		a.put(name, files[i])
+	}
+	var log lockedBuffer
+	s := start(t, a.config("users: []\n"), server.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	a.revoke() // its list alone
+	s.LookAgain()
+	if _, code, _ := a.answer(s, login{id: "0001/pos1"}, bad); code != 0x87 {
+		t.Errorf("0x%02x", code)
+	}
+	if !strings.Contains(log.String(), "the list of an authority is missing") {
+		t.Errorf("told: %s", log.String())
+	}
+}
+
 func TestListInDERIsRead(t *testing.T) {
 	a := newAuthority(t)
 	bad := a.terminal("0001", "pos1")

@@ -34,7 +34,7 @@ type Set struct {
 	minTLS      uint16
 	authorities []*x509.Certificate
 	pair        atomic.Pointer[tls.Certificate]
-	revoked     atomic.Pointer[map[string]bool] // by serialOf
+	revoked     atomic.Pointer[revocations]
 	pairFiles   watched
 	list        watched // no files: nobody is revoked
 }
@@ -92,7 +92,7 @@ func (c *Set) Fault(cert *x509.Certificate, now time.Time) string {
 	if c == nil || cert == nil {
 		return ""
 	}
-	if revoked := c.revoked.Load(); revoked != nil && (*revoked)[serialOf(cert.RawIssuer, cert.SerialNumber)] {
+	if revoked := c.revoked.Load(); revoked != nil && revoked.serials[serialOf(cert.RawIssuer, cert.SerialNumber)] {
 		return "the certificate is revoked"
 	}
 	if now.After(cert.NotAfter) {
@@ -111,7 +111,7 @@ func (c *Set) Refresh(log *slog.Logger) {
 	if changed, err := c.list.look(); err != nil {
 		log.Error("cannot use the new list of revoked certificates, the last good one stays", "error", err, "files", c.list.files)
 	} else if changed {
-		log.Info("the list of revoked certificates was read", "revoked", len(*c.revoked.Load()), "files", c.list.files)
+		log.Info("the list of revoked certificates was read", "revoked", len(c.revoked.Load().serials), "files", c.list.files)
 	}
 }
 
@@ -126,10 +126,13 @@ func (c *Set) usePair(contents [][]byte) error {
 
 func (c *Set) useList(contents [][]byte) error {
 	revoked, err := readRevoked(contents[0], c.authorities)
+	if err == nil {
+		err = revoked.follows(c.revoked.Load())
+	}
 	if err != nil {
 		return err
 	}
-	c.revoked.Store(&revoked)
+	c.revoked.Store(revoked)
 	return nil
 }
 

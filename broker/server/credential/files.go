@@ -75,20 +75,26 @@ func readAuthorities(path string) ([]*x509.Certificate, error) {
 	return out, nil
 }
 
+// revocations are what lists of revoked certificates say.
+type revocations struct {
+	serials map[string]bool     // by serialOf
+	numbers map[string]*big.Int // the highest of each issuer's lists; nil: they have none
+}
+
 // readRevoked reads lists of revoked certificates (RFC 5280, section 5), PEM or
 // one in DER, each signed by one of the authorities. When the next list is due
 // is not looked at: an old one is better than none.
-func readRevoked(data []byte, authorities []*x509.Certificate) (map[string]bool, error) {
-	revoked := map[string]bool{}
+func readRevoked(data []byte, authorities []*x509.Certificate) (*revocations, error) {
+	revoked := &revocations{serials: map[string]bool{}, numbers: map[string]*big.Int{}}
 	block, rest := pem.Decode(data)
 	if block == nil {
-		return revoked, addRevoked(revoked, data, authorities)
+		return revoked, revoked.add(data, authorities)
 	}
 	for ; block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "X509 CRL" {
 			return nil, fmt.Errorf("it is not a list of revoked certificates, but a PEM %s", block.Type)
 		}
-		if err := addRevoked(revoked, block.Bytes, authorities); err != nil {
+		if err := revoked.add(block.Bytes, authorities); err != nil {
 			return nil, err
 		}
 		data = rest
@@ -99,7 +105,7 @@ func readRevoked(data []byte, authorities []*x509.Certificate) (map[string]bool,
 	return revoked, nil
 }
 
-func addRevoked(revoked map[string]bool, der []byte, authorities []*x509.Certificate) error {
+func (r *revocations) add(der []byte, authorities []*x509.Certificate) error {
 	list, err := x509.ParseRevocationList(der)
 	if err != nil {
 		return fmt.Errorf("it is not a list of revoked certificates: %w", err)
@@ -108,7 +114,34 @@ func addRevoked(revoked map[string]bool, der []byte, authorities []*x509.Certifi
 		return fmt.Errorf("the list of %q is not signed by an authority of client_ca_file", list.Issuer)
 	}
 	for _, entry := range list.RevokedCertificateEntries {
-		revoked[serialOf(list.RawIssuer, entry.SerialNumber)] = true
+		r.serials[serialOf(list.RawIssuer, entry.SerialNumber)] = true
+	}
+	if most := r.numbers[string(list.RawIssuer)]; most == nil || list.Number != nil && list.Number.Cmp(most) > 0 {
+		r.numbers[string(list.RawIssuer)] = list.Number
+	}
+	return nil
+}
+
+// follows asks that the lists are no older than those in use, by the number that
+// grows with each list of an authority (RFC 5280, section 5.2.3): an old list is
+// as genuine as the newest, and whoever puts it back would forgive those who were
+// revoked since. Nil is in use at the start, when any genuine list will do.
+func (r *revocations) follows(inUse *revocations) error {
+	if inUse == nil {
+		return nil
+	}
+	const restart = "start the broker again if it is meant to count"
+	for issuer, before := range inUse.numbers {
+		number, listed := r.numbers[issuer]
+		switch {
+		case before == nil:
+		case !listed:
+			return errors.New("the list of an authority is missing that was there before; " + restart)
+		case number == nil:
+			return fmt.Errorf("the list has no number, and the one in use has number %s; %s", before, restart)
+		case number.Cmp(before) < 0:
+			return fmt.Errorf("the list is older (number %s) than the one in use (number %s); %s", number, before, restart)
+		}
 	}
 	return nil
 }
