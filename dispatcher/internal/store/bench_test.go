@@ -2,6 +2,8 @@ package store_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -99,6 +101,35 @@ func BenchmarkCandidates(b *testing.B) {
 		}
 		if err := snap.Close(); err != nil || n != 5000 {
 			b.Fatal(n, err)
+		}
+	}
+}
+
+// BenchmarkOpen measures Open and Close of a store that holds a run of 100,000
+// tasks: the seal, the check of all pages, and the seal again.
+func BenchmarkOpen(b *testing.B) {
+	s := setup(b)
+	s.create(100_000)
+	s.reopen()
+	info, err := os.Stat(s.path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(info.Size())/(1<<20), "MiB")
+	for b.Loop() {
+		s.reopen()
+	}
+}
+
+// BenchmarkBackup measures a backup of 100,000 tasks, with what it checks.
+func BenchmarkBackup(b *testing.B) {
+	s := setup(b)
+	s.create(100_000)
+	n := 0
+	for b.Loop() {
+		n++
+		if _, err := store.MakeBackup(b.Context(), s.path, filepath.Join(b.TempDir(), fmt.Sprint(n))); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

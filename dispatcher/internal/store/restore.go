@@ -190,7 +190,7 @@ func setAside(path string, now time.Time) (kept string, err error) {
 		return "", err
 	}
 	moved := false
-	for _, suffix := range []string{"-wal", ""} {
+	for _, suffix := range sqlite.Beside() {
 		switch err := os.Rename(path+suffix, kept+suffix); {
 		case err == nil:
 			moved = true

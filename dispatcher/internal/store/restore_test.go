@@ -80,7 +80,7 @@ func TestFileThatIsPutBackByHandTakesTheWrongAnswer(t *testing.T) {
 	b, file := backedUp(t, func(b *bundle) { b.create(1) })
 	old := b.grant(0, t0)
 	b.close()
-	if err := os.Rename(file, b.path); err != nil {
+	if err := errors.Join(os.Rename(file, b.path), os.Remove(b.path+".sha256")); err != nil {
 		t.Fatal(err)
 	}
 	b.open()
@@ -199,7 +199,7 @@ func TestRestoreKeepsTheReplacedDatabase(t *testing.T) {
 		t.Errorf("kept as %s", second.Kept)
 	}
 	b.close()
-	if err := os.Remove(b.path); err != nil {
+	if err := errors.Join(os.Remove(b.path), os.Remove(b.path+".sha256")); err != nil {
 		t.Fatal(err)
 	}
 	if r, err := store.Restore(t.Context(), file, b.path, "host:ops", later); err != nil || r.Kept != "" {
@@ -252,7 +252,7 @@ func TestRestoreRefusesAndChangesNothing(t *testing.T) {
 	if epoch, err := b.Epoch(t.Context()); err != nil || epoch != 0 || b.stateOf(0).Status != task.Running {
 		t.Errorf("something was changed: epoch %d, %v, %+v", epoch, err, b.stateOf(0))
 	}
-	if left, err := filepath.Glob(b.path + ".*"); err != nil || len(left) > 2 { // lock and ballast
+	if left, err := filepath.Glob(b.path + ".*"); err != nil || len(left) > 3 { // lock, ballast and hash
 		t.Errorf("left: %v, %v", left, err)
 	}
 }

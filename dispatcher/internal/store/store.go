@@ -14,6 +14,12 @@
 // holds room (measured: 60 single commits a MiB). It is let go at the first
 // refusal, which is told and yet not passed on: what was being reported is still
 // stored, and a restart finds room. It is made again when twice as much is free.
+//
+// Open refuses what is damaged. A database that was closed in order is compared
+// with the SHA-256 that was noted then (<file>.sha256, up to 512 MiB), since
+// SQLite has no checksum of a page. After a crash there is no such hash: then the
+// log's checksums and a check of the structure (quick_check, up to 5 s) remain,
+// and a byte that changed inside a value goes unseen until a full check does more.
 package store
 
 import (
@@ -93,13 +99,13 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s := &Store{Roster: roster.New(db), Gatehouse: gatehouse.New(db), db: db}
 	if s.Trail, err = audit.Open(ctx, db); err != nil {
-		return nil, errors.Join(err, s.Close())
+		return nil, errors.Join(fmt.Errorf("cannot open database %s: %w", o.Path, err), s.Close())
 	}
 	s.Ledger, err = ledger.Open(ctx, db, &s.seen, logger, func(runID string, revision int) {
 		s.tell([]Change{{Kind: RevisionReady, RunID: runID, Revision: revision}})
 	})
 	if err != nil {
-		return nil, errors.Join(err, s.Close())
+		return nil, errors.Join(fmt.Errorf("cannot open database %s: %w", o.Path, err), s.Close())
 	}
 	return s, nil
 }

@@ -101,10 +101,14 @@ func Lock(path string) (release func() error, err error) {
 	return lock.release, nil
 }
 
+// Beside are the endings of the files that belong to a database at rest, the
+// database's own "" last.
+func Beside() []string { return []string{"-wal", sealSuffix, ""} }
+
 // Remove removes a database that nobody holds, and every file beside it.
 func Remove(path string) error {
 	var errs []error
-	for _, suffix := range []string{"", "-wal", "-shm", "-journal", lockSuffix, ballastSuffix} {
+	for _, suffix := range []string{"", "-wal", "-shm", "-journal", lockSuffix, ballastSuffix, sealSuffix} {
 		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}

@@ -42,6 +42,9 @@ func prepareFile(ctx context.Context, conn *sql.Conn, path string, o Options) er
 		return fmt.Errorf("%w: %s has schema version %d, this program knows up to %d; install the newer program or restore an older backup",
 			ErrNewerSchema, path, version, len(steps))
 	}
+	if err := breakSeal(path); err != nil {
+		return err
+	}
 	for i := version; i < int64(len(steps)); i++ {
 		if err := migrate(ctx, conn, steps[i], i+1, o.ApplicationID); err != nil {
 			return fmt.Errorf("cannot migrate to schema version %d: %w", i+1, err)

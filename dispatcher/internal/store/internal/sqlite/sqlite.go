@@ -72,6 +72,7 @@ type Options struct {
 
 // DB is an open database. All methods are safe for concurrent use.
 type DB struct {
+	path    string
 	lock    *fileLock
 	writing *sql.DB
 	writer  *writer
@@ -103,7 +104,7 @@ func openLocked(ctx context.Context, path string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{lock: lock}
+	db := &DB{lock: lock, path: path}
 	if _, err := os.Lstat(path + RestoringSuffix); err == nil {
 		return nil, errors.Join(fmt.Errorf("%w and %s may be incomplete: run dispatcher restore again",
 			ErrRestoring, filepath.Base(path)), lock.release())
@@ -120,6 +121,12 @@ func (db *DB) open(ctx context.Context, path string, o Options) error {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err == nil {
 		err = file.Close()
+	}
+	if err == nil {
+		err = checkSeal(path)
+	}
+	if err == nil {
+		err = checkHeader(path)
 	}
 	if err != nil {
 		return err
@@ -181,6 +188,9 @@ func (db *DB) Close() error {
 		}
 		if db.writing != nil {
 			errs = append(errs, db.writing.Close())
+		}
+		if db.writer != nil {
+			seal(db.path)
 		}
 		db.closed = errors.Join(append(errs, db.lock.release())...)
 	})

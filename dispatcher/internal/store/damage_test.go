@@ -1,0 +1,235 @@
+package store_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"muster/dispatcher/internal/store"
+)
+
+const (
+	pageBytes  = 4096
+	logHeader  = 32             // of the write-ahead log
+	frameBytes = 24 + pageBytes // a page of it
+)
+
+// logged is a database, closed when nothing was granted, and a log that grants
+// one task a commit: ends[i] is where the log ended after i grants.
+type logged struct {
+	file, log []byte
+	ends      []int
+}
+
+func newLogged(t *testing.T, grants int) logged {
+	t.Helper()
+	b := setup(t)
+	b.create(grants)
+	b.reopen() // what came before is in the file
+	l := logged{ends: []int{0}}
+	for i := range grants {
+		b.grant(i, t0)
+		info, err := os.Stat(b.path + "-wal")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.ends = append(l.ends, int(info.Size()))
+	}
+	var err error
+	if l.file, err = os.ReadFile(b.path); err != nil {
+		t.Fatal(err)
+	}
+	if l.log, err = os.ReadFile(b.path + "-wal"); err != nil {
+		t.Fatal(err)
+	}
+	if last := l.ends[grants]; last != len(l.log) || (last-logHeader)%frameBytes != 0 {
+		t.Fatalf("the log has %d bytes, and ended at %d", len(l.log), last)
+	}
+	return l
+}
+
+// wantGrants opens the file with a log, and wants exactly the first n grants.
+func (l logged) wantGrants(t *testing.T, what string, log []byte, n int) {
+	t.Helper()
+	d := &disk{bundle: &bundle{t: t, path: filepath.Join(t.TempDir(), "muster.db")}}
+	for name, content := range map[string][]byte{d.path: l.file, d.path + "-wal": log} {
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := store.Open(t.Context(), store.Options{Path: d.path, BallastBytes: -1})
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	d.Store = s
+	defer d.close()
+	d.wantGranted(n)
+	if t.Failed() {
+		t.Fatal(what)
+	}
+}
+
+func TestLogThatWasCutAnywhereHoldsAPrefixOfTheCommits(t *testing.T) {
+	t.Parallel()
+	l := newLogged(t, 8)
+	cuts := 0
+	for cut := 0; cut <= len(l.log); cut++ {
+		inFrame := (cut - logHeader) % frameBytes
+		if cut > 1 && inFrame != 0 && inFrame != 1 && inFrame != 24 && inFrame != frameBytes/2 && inFrame != frameBytes-1 {
+			continue
+		}
+		want := 0
+		for want+1 < len(l.ends) && l.ends[want+1] <= cut {
+			want++
+		}
+		l.wantGrants(t, fmt.Sprintf("cut at %d of %d", cut, len(l.log)), l.log[:cut], want)
+		cuts++
+	}
+	t.Logf("%d cuts in %d frames of %d commits", cuts, len(l.log)/frameBytes, len(l.ends)-1)
+}
+
+func TestLogWithAFlippedByteHoldsAPrefixOfTheCommits(t *testing.T) {
+	t.Parallel()
+	l := newLogged(t, 8)
+	for frame := range (len(l.log) - logHeader) / frameBytes {
+		begin := logHeader + frame*frameBytes
+		want := 0
+		for want+1 < len(l.ends) && l.ends[want+1] <= begin {
+			want++
+		}
+		for _, offset := range []int{5, 9, 17, frameBytes - 1} {
+			log := bytes.Clone(l.log)
+			log[begin+offset] ^= 0x10
+			l.wantGrants(t, fmt.Sprintf("frame %d byte %d", frame, offset), log, want)
+		}
+	}
+}
+
+// content is everything that a database says, or the reason why it says nothing.
+func content(t *testing.T, path string) (string, error) {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Options{Path: path, BallastBytes: -1})
+	if err != nil {
+		return "", err
+	}
+	if err := s.Close(); err != nil {
+		return "", err
+	}
+	b := &bundle{t: t, path: path}
+	db := b.raw()
+	defer db.Close()
+	var out bytes.Buffer
+	for _, table := range []string{"runs", "run_targets", "tasks", "attempts", "audit", "requests", "meta", "places", "terminals"} {
+		rows, err := db.QueryContext(t.Context(), "SELECT * FROM "+table)
+		if err != nil {
+			return "", err
+		}
+		names, err := rows.Columns()
+		if err != nil {
+			return "", err
+		}
+		values := make([]any, len(names))
+		into := make([]any, len(names))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		for rows.Next() {
+			if err := rows.Scan(into...); err != nil {
+				return "", err
+			}
+			fmt.Fprintf(&out, "%s %v\n", table, values)
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			return "", err
+		}
+	}
+	return out.String(), nil
+}
+
+func TestFlippedByteOfADatabaseAtRestIsRefused(t *testing.T) {
+	t.Parallel()
+	b := &bundle{t: t, path: filepath.Join(t.TempDir(), "muster.db")}
+	b.open()
+	b.create(40)
+	b.grant(0, t0)
+	b.settle(success(0, 1, `{"till":"closed at 22:04"}`), t0)
+	b.close()
+	sound, err := os.ReadFile(b.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash, err := os.ReadFile(b.path + ".sha256")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := content(t, b.path)
+	if err != nil || !bytes.Contains([]byte(want), []byte("closed at 22:04")) {
+		t.Fatal(want, err)
+	}
+	var offsets []int
+	for offset := range 100 { // the header of the file
+		offsets = append(offsets, offset)
+	}
+	for page := 0; page < len(sound); page += pageBytes {
+		offsets = append(offsets, page+101, page+pageBytes/2, page+pageBytes-5)
+	}
+	silent := 0
+	for _, offset := range offsets {
+		for _, sealed := range []bool{true, false} { // false: it was not closed in order
+			path := filepath.Join(t.TempDir(), "muster.db")
+			flipped := bytes.Clone(sound)
+			flipped[offset] ^= 0x15
+			if err := os.WriteFile(path, flipped, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if sealed {
+				if err := os.WriteFile(path+".sha256", hash, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got, err := content(t, path)
+			switch {
+			case sealed && !errors.Is(err, store.ErrCorrupt):
+				t.Errorf("byte %d: opened: %v", offset, err)
+			case err != nil && !bytes.Contains([]byte(err.Error()), []byte("muster.db")):
+				t.Errorf("byte %d: the refusal names no file: %v", offset, err)
+			case err == nil && got != want:
+				silent++
+			}
+		}
+	}
+	t.Logf("%d flips; without the seal, %d went unseen", len(offsets), silent)
+}
+
+func TestDatabaseThatIsPutBackByHandIsRefusedWithTheWayOut(t *testing.T) {
+	t.Parallel()
+	b, file := backedUp(t, func(b *bundle) { b.create(1) })
+	b.grant(0, t0)
+	b.close()
+	copyFile(t, file, b.path)
+	_, err := store.Open(t.Context(), store.Options{Path: b.path})
+	if !errors.Is(err, store.ErrCorrupt) || !bytes.Contains([]byte(err.Error()), []byte("dispatcher restore BACKUP --data ")) {
+		t.Errorf("opened: %v", err)
+	}
+}
+
+// A kill breaks no promise: what was sealed once and written since is no damage.
+func TestKilledStoreIsNotTakenForDamaged(t *testing.T) {
+	t.Parallel()
+	b := &bundle{t: t, path: filepath.Join(t.TempDir(), "muster.db")}
+	b.open()
+	b.create(1)
+	b.close()
+	cmd, lines := startChild(t, "audit", b.path)
+	for range 50 {
+		if !lines.Scan() {
+			t.Fatal("the child wrote nothing")
+		}
+	}
+	kill(t, cmd, lines)
+	b.open()
+	b.close()
+}
