@@ -296,7 +296,7 @@ func TestTheWorkbookIsTheSameBytesAtAnyTime(t *testing.T) {
 
 func TestTheWorkbookIsWrittenWhileRowsAreRead(t *testing.T) {
 	t.Parallel()
-	const targets = 20_000
+	const targets = 12_000
 	r := setup(t)
 	var written, atTheLast counter
 	rows := func(yield func(json.RawMessage, error) bool) {
