@@ -139,6 +139,20 @@ func awaitIdentity(ctx context.Context, cfg *config.Config, log *slog.Logger) (*
 		Store: cfg.Store, Terminal: cfg.Terminal}, cfg.Identity.TokenFile, log)
 }
 
+// slowClock is how far a clock may be behind and not be told of: certificates are
+// dated five minutes back for it.
+const slowClock = 5 * time.Minute
+
+func warnOfClock(id *identity.Identity, log *slog.Logger) {
+	if id == nil {
+		return
+	}
+	if behind := id.Behind(time.Now()); behind > slowClock {
+		log.Warn("the clock of this machine is behind what headquarters has signed; work goes on by headquarters' time, and logs and file times stay wrong until the clock is set",
+			"behind", behind)
+	}
+}
+
 // openIdentity returns nil when identity is off.
 func openIdentity(cfg *config.Config) (*identity.Identity, error) {
 	if cfg.Identity.Folder == "" {
@@ -170,6 +184,7 @@ func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error
 	if err != nil {
 		return err
 	}
+	warnOfClock(id, log)
 	book, err := journal.Open(cfg.WorkFolder, time.Now, log)
 	if err != nil {
 		return err
@@ -226,7 +241,7 @@ func newLink(cfg *config.Config, topics protocol.Topics, id *identity.Identity, 
 	reach := link.Config{Broker: broker, TLS: tlsConfig, Store: cfg.Store, Terminal: cfg.Terminal,
 		User: cfg.User(), Password: cfg.Broker.Password, Topics: topics, Logger: log}
 	if id != nil {
-		id.Prove(tlsConfig)
+		id.Prove(tlsConfig, broker.Hostname())
 		reach.Signer = id.Signer
 	}
 	return link.New(reach, handler), nil

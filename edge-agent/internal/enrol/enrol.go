@@ -108,8 +108,8 @@ func Renew(ctx context.Context, id *identity.Identity) error {
 	if err != nil {
 		return fmt.Errorf("cannot make a key: %w", err)
 	}
-	certificate := id.Certificate()
-	config := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: id.Roots(), Certificates: []tls.Certificate{certificate}}
+	config := &tls.Config{MinVersion: tls.VersionTLS13}
+	id.Prove(config, base.Hostname())
 	got, err := post(ctx, config, base.JoinPath("v1", "renew"), question{}, key)
 	if err != nil {
 		return err

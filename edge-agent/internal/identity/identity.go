@@ -63,9 +63,9 @@ type headquarters struct {
 
 // Open reads the identity of one terminal of a store. It checks that nobody else
 // can read the folder, that the authority stands behind the certificate, and that
-// this names the very terminal, belongs to the key and is valid at now, the
-// terminal's own clock. It fails with ErrNone, ErrEnded or trust.ErrOpenToOthers;
-// every error says what to do.
+// this names the very terminal, belongs to the key and has not ended at now, the
+// terminal's own clock. A clock that is behind is no fault, see Behind. It fails
+// with ErrNone, ErrEnded or trust.ErrOpenToOthers; every error says what to do.
 func Open(folder, store, terminal string, now time.Time) (*Identity, error) {
 	id, err := open(folder, store, terminal, now)
 	if err != nil {
@@ -85,12 +85,12 @@ func open(folder, store, terminal string, now time.Time) (*Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := trust.ReadPrivate(id.path(authorityFile))
+	text, err := id.read(authorityFile)
 	if err != nil {
 		return nil, err
 	}
 	if id.authority, err = trust.DecodeCertificate(text); err != nil {
-		return nil, fmt.Errorf("%s: %w", authorityFile, err)
+		return nil, fmt.Errorf("%s: %w; %s", authorityFile, err, enrolAgain)
 	}
 	if err := id.check(p.certificate.Leaf, now); err != nil {
 		return nil, err
@@ -102,29 +102,28 @@ func open(folder, store, terminal string, now time.Time) (*Identity, error) {
 	return id, where.settle(folder)
 }
 
+// enrolAgain is what mends an identity that cannot be used.
+const enrolAgain = "ask headquarters for a new token and run: edge-agent enroll --force"
+
 // check asks whether a certificate is this terminal's, of this authority, and
-// valid.
+// not past its end.
 func (i *Identity) check(cert *x509.Certificate, now time.Time) error {
 	holder, err := trust.HolderOf(cert)
 	if err != nil {
-		return fmt.Errorf("%s: %w; enrol this terminal again with --force", certFile, err)
+		return fmt.Errorf("%s: %w; %s", certFile, err, enrolAgain)
 	}
 	if want := (trust.Holder{Store: i.store, Terminal: i.terminal}); holder != want {
 		return fmt.Errorf("%s is for %s, not for terminal %s of store %s: correct store and terminal in the configuration, or enrol again with --force",
 			certFile, cert.URIs[0], i.terminal, i.store)
 	}
-	switch {
-	case now.After(cert.NotAfter):
-		return fmt.Errorf("%w on %s (this terminal's clock shows %s): ask headquarters for a new token and run: edge-agent enroll --force",
-			ErrEnded, cert.NotAfter.Format(time.RFC3339), now.Format(time.RFC3339))
-	case now.Before(cert.NotBefore):
-		return fmt.Errorf("%s is valid from %s, and this terminal's clock shows %s: set the clock",
-			certFile, cert.NotBefore.Format(time.RFC3339), now.Format(time.RFC3339))
+	if now.After(cert.NotAfter) {
+		return fmt.Errorf("%w on %s (this terminal's clock shows %s; if that is right, %s)",
+			ErrEnded, cert.NotAfter.Format(time.RFC3339), now.Format(time.RFC3339), enrolAgain)
 	}
-	_, err = cert.Verify(x509.VerifyOptions{Roots: i.Roots(), CurrentTime: now,
+	_, err = cert.Verify(x509.VerifyOptions{Roots: i.Roots(), CurrentTime: later(now, cert.NotBefore),
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	if err != nil {
-		return fmt.Errorf("%s is not of the authority in %s: %w; enrol this terminal again with --force", certFile, authorityFile, err)
+		return fmt.Errorf("%s is not of the authority in %s: %w; %s", certFile, authorityFile, err, enrolAgain)
 	}
 	return nil
 }
@@ -135,6 +134,9 @@ func (i *Identity) readHeadquarters() error {
 	if err := i.readJSON(headquartersFile, &hq); err != nil {
 		return err
 	}
+	if hq.EnrolmentURL == "" {
+		return fmt.Errorf("%s names no enrolmentUrl; %s", headquartersFile, enrolAgain)
+	}
 	i.headquarters = hq.EnrolmentURL
 	var sealed trust.Sealed
 	if err := i.readJSON(trustFile, &sealed); err != nil {
@@ -142,20 +144,30 @@ func (i *Identity) readHeadquarters() error {
 	}
 	var err error
 	if i.document, err = sealed.Open(i.authority); err != nil {
-		return fmt.Errorf("%s: %w; enrol this terminal again with --force", trustFile, err)
+		return fmt.Errorf("%s: %w; %s", trustFile, err, enrolAgain)
 	}
 	return nil
 }
 
 func (i *Identity) readJSON(name string, value any) error {
-	text, err := trust.ReadPrivate(i.path(name))
+	text, err := i.read(name)
 	if err != nil {
 		return err
 	}
 	if err := json.Unmarshal(text, value); err != nil {
-		return fmt.Errorf("%s cannot be read: %w; enrol this terminal again with --force", name, err)
+		return fmt.Errorf("%s cannot be read: %w; %s", name, err, enrolAgain)
 	}
 	return nil
+}
+
+// read reads a file that headquarters sent. One that others may read says itself
+// how that is mended.
+func (i *Identity) read(name string) ([]byte, error) {
+	text, err := trust.ReadPrivate(i.path(name))
+	if err != nil && !errors.Is(err, trust.ErrOpenToOthers) {
+		return nil, fmt.Errorf("%s cannot be read: %w; %s", name, err, enrolAgain)
+	}
+	return text, err
 }
 
 func (i *Identity) path(name string) string { return filepath.Join(i.folder, name) }
@@ -174,13 +186,6 @@ func (i *Identity) Certificate() tls.Certificate {
 	return i.pair.certificate
 }
 
-// Roots holds headquarters' authority alone.
-func (i *Identity) Roots() *x509.CertPool {
-	roots := x509.NewCertPool()
-	roots.AddCert(i.authority)
-	return roots
-}
-
 // Holder names the terminal.
 func (i *Identity) Holder() trust.Holder {
 	return trust.Holder{Store: i.store, Terminal: i.terminal}
@@ -194,19 +199,6 @@ func (i *Identity) Document() trust.Document {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.document
-}
-
-// Prove adds to a TLS configuration how the terminal proves itself, with the
-// newest certificate at each handshake, and that the server must be one for which
-// the authority stands, unless other roots are named.
-func (i *Identity) Prove(config *tls.Config) {
-	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		certificate := i.Certificate()
-		return &certificate, nil
-	}
-	if config.RootCAs == nil {
-		config.RootCAs = i.Roots()
-	}
 }
 
 // Take takes a list of keys in, a trust.Sealed as JSON: of a higher version than

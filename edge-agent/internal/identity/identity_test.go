@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -94,7 +95,6 @@ func TestAnIdentityThatIsNotThisTerminalsIsRefused(t *testing.T) {
 		"other store":    {nil, "008", "pos-1", now, nil, "not for terminal pos-1 of store 008"},
 		"other terminal": {nil, "007", "pos-2", now, nil, "not for terminal pos-2 of store 007"},
 		"ended":          {nil, "007", "pos-1", now.Add(91 * 24 * time.Hour), identity.ErrEnded, "enroll --force"},
-		"clock is slow":  {nil, "007", "pos-1", now.Add(-2 * time.Hour), nil, "set the clock"},
 		"other key": {func(folder string) {
 			copyFile(t, filepath.Join(hq.Enrolled("007", "pos-1"), "terminal.key"), filepath.Join(folder, "terminal.key"))
 		}, "007", "pos-1", now, nil, "belongs to another key"},
@@ -104,6 +104,15 @@ func TestAnIdentityThatIsNotThisTerminalsIsRefused(t *testing.T) {
 		"other list": {func(folder string) {
 			copyFile(t, filepath.Join(other.Enrolled("007", "pos-1"), "trust.json"), filepath.Join(folder, "trust.json"))
 		}, "007", "pos-1", now, nil, "trust.json: cannot trust"},
+		"no authority":        {func(folder string) { remove(t, filepath.Join(folder, "ca.crt")) }, "007", "pos-1", now, fs.ErrNotExist, "ca.crt" + damaged},
+		"no address":          {func(folder string) { remove(t, filepath.Join(folder, "headquarters.json")) }, "007", "pos-1", now, fs.ErrNotExist, "headquarters.json" + damaged},
+		"no list":             {func(folder string) { remove(t, filepath.Join(folder, "trust.json")) }, "007", "pos-1", now, fs.ErrNotExist, "trust.json" + damaged},
+		"damaged authority":   {func(folder string) { write(t, "x", folder, "ca.crt") }, "007", "pos-1", now, nil, "ca.crt" + damaged},
+		"empty authority":     {func(folder string) { write(t, "", folder, "ca.crt") }, "007", "pos-1", now, nil, "ca.crt" + damaged},
+		"damaged address":     {func(folder string) { write(t, "{", folder, "headquarters.json") }, "007", "pos-1", now, nil, "headquarters.json" + damaged},
+		"an address of none":  {func(folder string) { write(t, "{}", folder, "headquarters.json") }, "007", "pos-1", now, nil, "headquarters.json" + damaged},
+		"damaged list":        {func(folder string) { write(t, "{", folder, "trust.json") }, "007", "pos-1", now, nil, "trust.json" + damaged},
+		"a list that is none": {func(folder string) { write(t, "{}", folder, "trust.json") }, "007", "pos-1", now, nil, "trust.json" + damaged},
 		"no certificate": {func(folder string) { remove(t, filepath.Join(folder, "terminal.crt")) },
 			"007", "pos-1", now, identity.ErrNone, "edge-agent enroll"},
 		"no folder": {func(folder string) {
@@ -117,13 +126,82 @@ func TestAnIdentityThatIsNotThisTerminalsIsRefused(t *testing.T) {
 			tc.spoil(folder)
 		}
 		_, err := identity.Open(folder, tc.store, tc.terminal, tc.at)
-		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), folder) {
+		want, again := strings.CutSuffix(tc.want, damaged)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), folder) || again && !strings.HasSuffix(err.Error(), damaged) {
 			t.Errorf("%s: got %v, want %q", name, err, tc.want)
 		}
 		if tc.is != nil && !errors.Is(err, tc.is) {
 			t.Errorf("%s: %v is not %v", name, err, tc.is)
 		}
 	}
+}
+
+// damaged is what every file that headquarters sent and that cannot be used any
+// more says behind its name.
+const damaged = "; ask headquarters for a new token and run: edge-agent enroll --force"
+
+func write(t *testing.T, content string, path ...string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(path...), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestATerminalWhoseClockIsWrongStillReachesHeadquarters: the battery of its clock
+// is dead, or the clock is a day off.
+func TestATerminalWhoseClockIsWrongStillReachesHeadquarters(t *testing.T) {
+	t.Parallel()
+	hq, other := hqtest.New(t), hqtest.New(t)
+	now := time.Now()
+	for name, clock := range map[string]time.Time{"1970": time.Unix(100, 0), "behind": now.Add(-26 * time.Hour), "right": now, "ahead": now.Add(26 * time.Hour)} {
+		id, err := identity.Open(hq.Enrolled("007", "pos-1"), "007", "pos-1", clock)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if behind := id.Behind(clock); (behind > time.Hour) != clock.Before(now.Add(-2*time.Hour)) {
+			t.Errorf("%s: behind by %v", name, behind)
+		}
+		for what, tc := range map[string]struct {
+			server tls.Certificate
+			host   string
+			want   string // "" is believed
+		}{
+			"good":              {hq.Server(now.Add(-time.Hour), now.Add(48*time.Hour)), "127.0.0.1", ""},
+			"renewed since":     {hq.Server(now, now.Add(48*time.Hour)), "127.0.0.1", ""},
+			"ended":             {hq.Server(now.Add(-9*time.Hour), now.Add(-8*time.Hour)), "127.0.0.1", "expired"},
+			"another authority": {other.Server(now.Add(-time.Hour), now.Add(48*time.Hour)), "127.0.0.1", "unknown authority"},
+			"another host":      {hq.Server(now.Add(-time.Hour), now.Add(48*time.Hour)), "hq.example", "wanted to match hq.example"},
+		} {
+			err := handshake(t, id, clock, tc.server, tc.host)
+			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("clock %s, server %s: %v, want %q", name, what, err, tc.want)
+			}
+		}
+	}
+}
+
+// handshake is one over a real connection, at a time of the terminal's clock.
+func handshake(t *testing.T, id *identity.Identity, clock time.Time, server tls.Certificate, host string) error {
+	t.Helper()
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{server}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		if conn, err := listener.Accept(); err == nil {
+			_ = conn.(*tls.Conn).HandshakeContext(t.Context()) //nolint:forcetypeassert // it is one
+			_ = conn.Close()
+		}
+	}()
+	config := &tls.Config{MinVersion: tls.VersionTLS13, ServerName: host, Time: func() time.Time { return clock }}
+	id.Prove(config, host)
+	conn, err := tls.Dial("tcp", listener.Addr().String(), config)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err
 }
 
 func copyFile(t *testing.T, from, to string) {
@@ -240,7 +318,7 @@ func TestAReplacedPairIsUsedAtOnceAndAfterARestart(t *testing.T) {
 	folder := hq.Enrolled("007", "pos-1")
 	id := open(t, folder)
 	config := &tls.Config{MinVersion: tls.VersionTLS13}
-	id.Prove(config)
+	id.Prove(config, "127.0.0.1")
 	public, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		t.Fatal(err)

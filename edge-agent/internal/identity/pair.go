@@ -57,7 +57,7 @@ func readPair(folder string) (pair, place, error) {
 		case last && errors.Is(err, fs.ErrNotExist):
 			return pair{}, at, fmt.Errorf("%w: enrolment was not finished: run: edge-agent enroll", ErrNone)
 		case last:
-			return pair{}, at, fmt.Errorf("%w; enrol this terminal again with --force", err)
+			return pair{}, at, fmt.Errorf("%w; %s", err, enrolAgain)
 		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errMismatch):
 			return pair{}, at, err
 		}

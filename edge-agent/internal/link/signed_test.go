@@ -214,7 +214,7 @@ func TestTheNextConnectionShowsTheRenewedCertificate(t *testing.T) {
 
 func proving(id *identity.Identity) *tls.Config {
 	config := &tls.Config{MinVersion: tls.VersionTLS13}
-	id.Prove(config)
+	id.Prove(config, "127.0.0.1")
 	return config
 }
 
