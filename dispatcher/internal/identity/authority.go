@@ -44,8 +44,8 @@ func (id *Identity) certify(template *x509.Certificate, public crypto.PublicKey)
 	return x509.CreateCertificate(rand.Reader, template, id.authority, public, key)
 }
 
-// seal signs a document and writes it.
-func (id *Identity) seal(document trust.Document) (trust.Sealed, error) {
+// seal signs a document and writes it, with the rotations that led to it.
+func (id *Identity) seal(document trust.Document, made []Rotated) (trust.Sealed, error) {
 	key, err := id.authorityKey()
 	if err != nil {
 		return trust.Sealed{}, err
@@ -60,7 +60,7 @@ func (id *Identity) seal(document trust.Document) (trust.Sealed, error) {
 		return trust.Sealed{}, err
 	}
 	sealed := trust.Sealed{Document: text, Signature: signature}
-	data, err := encodeSealed(sealed)
+	data, err := kept{sealed, made}.encode()
 	if err != nil {
 		return trust.Sealed{}, err
 	}

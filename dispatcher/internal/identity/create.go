@@ -97,7 +97,7 @@ func fill(folder string, hosts []string, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	_, err = id.seal(trust.Document{Version: 1, At: protocol.At(now.UTC()), Keys: []trust.Key{key}})
+	_, err = id.seal(trust.Document{Version: 1, At: protocol.At(now.UTC()), Keys: []trust.Key{key}}, nil)
 	return err
 }
 

@@ -12,7 +12,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -49,6 +48,7 @@ type Identity struct {
 	sealed trust.Sealed
 	keys   trust.Document
 	signer map[string]*trust.Signer // by key id
+	made   []Rotated
 }
 
 // Open reads a folder that Create made, after a look at the rights of every
@@ -83,9 +83,11 @@ func (id *Identity) load(now time.Time) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := protocol.Decode(data, maxTrustBytes, &id.sealed); err != nil {
+	var file kept
+	if err := protocol.Decode(data, maxTrustBytes, &file); err != nil {
 		return fmt.Errorf("cannot read %s: %w", FileTrust, err)
 	}
+	id.sealed, id.made = file.Sealed, file.Rotations
 	if id.keys, err = id.sealed.Open(id.authority); err != nil {
 		return fmt.Errorf("%s was not sealed by the authority of this folder; restore it from a backup: %w", FileTrust, err)
 	}
@@ -169,12 +171,4 @@ func (id *Identity) Keys() trust.Document {
 	id.mu.RLock()
 	defer id.mu.RUnlock()
 	return id.keys
-}
-
-func encodeSealed(sealed trust.Sealed) ([]byte, error) {
-	text, err := json.MarshalIndent(sealed, "", "  ")
-	if err != nil {
-		return nil, fmt.Errorf("cannot write %s: %w", FileTrust, err)
-	}
-	return append(text, '\n'), nil
 }

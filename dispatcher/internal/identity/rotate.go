@@ -21,38 +21,82 @@ const DefaultOverlap = 24 * time.Hour
 // ErrRotating says that a new key waits for its time already.
 var ErrRotating = errors.New("a rotation is under way")
 
-// Rotate makes a new signing key. It is listed at once and signs from now +
-// overlap; until then the present key does, which is believed for another
-// overlap after the switch. An overlap of 0 means DefaultOverlap. It fails with
-// ErrRotating while an earlier key still waits. Publish Sealed afterwards.
-func (id *Identity) Rotate(overlap time.Duration, now time.Time) error {
-	if overlap == 0 {
-		overlap = DefaultOverlap
+// Rotation says how signing keys are replaced.
+type Rotation struct {
+	// Approval names who agreed to it; one approval makes one rotation, however
+	// often it is asked for. Empty: nobody is remembered.
+	Approval string
+	// AtOnce strikes every older key out: the new one alone signs and is
+	// believed, from now on. It is for a key that was stolen.
+	AtOnce bool
+	// Overlap, of 0, means DefaultOverlap. AtOnce has none.
+	Overlap time.Duration
+}
+
+// Replace makes a new signing key and returns from when it signs. Unless it is
+// AtOnce, the key is listed at once and signs from now + overlap; until then the
+// present key does, which is believed for another overlap after the switch. It
+// fails with ErrRotating while an earlier key still waits, which AtOnce strikes
+// out too. Publish Sealed afterwards, also when the rotation was made before.
+func (id *Identity) Replace(r Rotation, now time.Time) (Rotated, error) {
+	if r.Overlap == 0 {
+		r.Overlap = DefaultOverlap
 	}
-	if overlap < 0 {
-		return fmt.Errorf("cannot rotate keys with an overlap of %s", overlap)
+	if r.Overlap < 0 {
+		return Rotated{}, fmt.Errorf("cannot rotate keys with an overlap of %s", r.Overlap)
 	}
 	id.change.Lock()
 	defer id.change.Unlock()
-	document := id.Keys()
-	for _, k := range document.Keys {
-		if k.NotBefore.After(now) {
-			return fmt.Errorf("key %s signs from %s: %w", k.KeyID, k.NotBefore.Format(time.RFC3339), ErrRotating)
+	if made, done := id.RotatedBy(r.Approval); done {
+		return made, nil
+	}
+	listed, turn := id.Keys().Keys, now.Add(-backdate) // what was written a moment ago is signed with it too
+	if !r.AtOnce {
+		turn = now.Add(r.Overlap)
+		for _, k := range listed {
+			if k.NotBefore.After(now) {
+				return Rotated{}, fmt.Errorf("key %s signs from %s: %w", k.KeyID, k.NotBefore.Format(time.RFC3339), ErrRotating)
+			}
 		}
 	}
-	turn := now.Add(overlap)
+	made, err := id.turnTo(r, listed, turn, now)
+	if err != nil {
+		return Rotated{}, fmt.Errorf("cannot rotate keys: %w", err)
+	}
+	if r.AtOnce {
+		_ = id.deleteStrays() // nobody believes them any more; Prune tries again
+	}
+	return made, nil
+}
+
+// Rotate is Replace with an overlap, which nobody is remembered to have agreed
+// to.
+func (id *Identity) Rotate(overlap time.Duration, now time.Time) error {
+	_, err := id.Replace(Rotation{Overlap: overlap}, now)
+	return err
+}
+
+// turnTo lists a new key, and the older ones unless they are struck out.
+func (id *Identity) turnTo(r Rotation, older []trust.Key, turn, now time.Time) (Rotated, error) {
 	next, err := id.makeSigningKey(turn)
 	if err != nil {
-		return fmt.Errorf("cannot rotate keys: %w", err)
+		return Rotated{}, err
 	}
-	keys := slices.Clone(document.Keys)
+	var keys []trust.Key
+	if !r.AtOnce {
+		keys = slices.Clone(older)
+	}
 	for i := range keys {
-		keys[i].NotAfter = protocol.At(earlier(keys[i].NotAfter.Time, turn.Add(overlap)).UTC())
+		keys[i].NotAfter = protocol.At(earlier(keys[i].NotAfter.Time, turn.Add(r.Overlap)).UTC())
 	}
-	if err := id.replace(append(keys, next), now); err != nil {
-		return errors.Join(fmt.Errorf("cannot rotate keys: %w", err), os.Remove(id.signingFile(next.KeyID)))
+	made := Rotated{Approval: r.Approval, KeyID: next.KeyID, From: next.NotBefore, At: protocol.At(now.UTC())}
+	if r.AtOnce {
+		made.From = made.At
 	}
-	return nil
+	if err := id.replace(append(keys, next), remember(id.rotations(), made), now); err != nil {
+		return Rotated{}, errors.Join(err, os.Remove(id.signingFile(next.KeyID)))
+	}
+	return made, nil
 }
 
 // Prune takes keys whose time is over off the list, deletes their files and
@@ -68,25 +112,26 @@ func (id *Identity) Prune(now time.Time) (bool, error) {
 	if len(left) == 0 {
 		return false, errors.New("cannot take the last signing key off the list")
 	}
-	if err := id.replace(left, now); err != nil {
+	if err := id.replace(left, id.rotations(), now); err != nil {
 		return false, fmt.Errorf("cannot take ended keys off the list: %w", err)
 	}
 	return true, id.deleteStrays()
 }
 
-// replace seals the next version of the list.
-func (id *Identity) replace(keys []trust.Key, now time.Time) error {
+// replace seals the next version of the list, and keeps which rotations were
+// made beside it.
+func (id *Identity) replace(keys []trust.Key, made []Rotated, now time.Time) error {
 	document := trust.Document{Version: id.Keys().Version + 1, At: protocol.At(now.UTC()), Keys: keys}
 	signers, err := id.signers(keys, now)
 	if err != nil {
 		return err
 	}
-	sealed, err := id.seal(document)
+	sealed, err := id.seal(document, made)
 	if err != nil {
 		return err
 	}
 	id.mu.Lock()
-	id.sealed, id.keys, id.signer = sealed, document, signers
+	id.sealed, id.keys, id.signer, id.made = sealed, document, signers, made
 	id.mu.Unlock()
 	return nil
 }
