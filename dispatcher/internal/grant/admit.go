@@ -147,8 +147,10 @@ func (a *Admission) finish(ctx context.Context, p *admission, now time.Time) {
 	switch {
 	case p.err != nil && ctx.Err() != nil: // headquarters stops; if it is committed, the next start finds it
 	case p.err != nil:
-		a.log.Error("a grant could not be committed; the terminal will claim again",
-			"task_id", p.claim.key.task, "store_id", who.store, "terminal_id", who.id, "error", p.err)
+		if left, due := a.due(who, "uncommitted"); due {
+			a.log.Error("a grant could not be committed; the terminal will claim again",
+				"task_id", p.claim.key.task, "store_id", who.store, "terminal_id", who.id, "error", p.err, "left_out", left)
+		}
 	case p.granted.Refusal != "":
 		t.TaskID = p.claim.key.task
 		a.deny(ctx, a.refuse(t, p.granted.Refusal, who, now))
@@ -216,8 +218,10 @@ func (a *Admission) takeFresh() (waiting []*claim) {
 // is no reason to stop.
 func (a *Admission) note(ctx context.Context, c *claim, now time.Time) {
 	if err := a.cfg.Tasks.NoteClaim(ctx, c.key.task, now); err != nil && ctx.Err() == nil {
-		a.log.Warn("a waiting claim could not be noted", "task_id", c.key.task,
-			"store_id", c.key.who.store, "terminal_id", c.key.who.id, "error", err)
+		if left, due := a.due(c.key.who, "unnoted"); due {
+			a.log.Warn("a waiting claim could not be noted", "task_id", c.key.task,
+				"store_id", c.key.who.store, "terminal_id", c.key.who.id, "error", err, "left_out", left)
+		}
 	}
 }
 

@@ -79,8 +79,10 @@ func read(in transport.Inbound, dst any, taskID *string) error {
 // matters.
 func (a *Admission) malformed(addr protocol.Address, in transport.Inbound, err error) {
 	a.stats.malformed.Add(1)
-	a.log.Warn("a message could not be read", "kind", string(addr.Kind), "store_id", addr.Store,
-		"terminal_id", addr.Terminal, "bytes", len(in.Payload), "error", err)
+	if left, due := a.due(terminal{addr.Store, addr.Terminal}, "malformed"); due {
+		a.log.Warn("a message could not be read", "kind", string(addr.Kind), "store_id", addr.Store,
+			"terminal_id", addr.Terminal, "bytes", len(in.Payload), "error", err, "left_out", left)
+	}
 }
 
 // judge says why a claim cannot be granted or wait, or "".
@@ -179,7 +181,9 @@ func (a *Admission) deny(ctx context.Context, o order) {
 		return
 	}
 	if err := a.cfg.Orders.ClearOffer(ctx, o.who.store, o.TaskID); err != nil {
-		a.log.Warn("an offer could not be cleared", "task_id", o.TaskID, "store_id", o.who.store, "error", err)
+		if left, due := a.due(o.who, "uncleared"); due {
+			a.log.Warn("an offer could not be cleared", "task_id", o.TaskID, "store_id", o.who.store, "error", err, "left_out", left)
+		}
 	}
 }
 

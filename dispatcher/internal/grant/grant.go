@@ -23,6 +23,7 @@ import (
 
 	"muster/dispatcher/internal/bucket"
 	"muster/dispatcher/internal/store"
+	"muster/internal/logs"
 	"muster/internal/protocol"
 )
 
@@ -83,6 +84,8 @@ type Config struct {
 type Admission struct {
 	cfg Config
 	log *slog.Logger
+
+	sparing logs.Sparing
 
 	mu     sync.Mutex
 	queue  queue
@@ -235,9 +238,16 @@ func (a *Admission) run(ctx context.Context, runID string) (*run, error) {
 // terminal.
 func (a *Admission) tell(ctx context.Context, o order) {
 	if err := a.cfg.Orders.Order(ctx, o.who.store, o.who.id, o.Order); err != nil {
-		a.log.Warn("an order could not be published", "order", string(o.Order.Order), "task_id", o.TaskID,
-			"store_id", o.who.store, "terminal_id", o.who.id, "error", err)
+		if left, due := a.due(o.who, "untold"); due {
+			a.log.Warn("an order could not be published", "order", string(o.Order.Order), "task_id", o.TaskID,
+				"store_id", o.who.store, "terminal_id", o.who.id, "error", err, "left_out", left)
+		}
 	}
+}
+
+// due says whether a line about a terminal is due: it causes as many as it likes.
+func (a *Admission) due(who terminal, what string) (leftOut int64, due bool) {
+	return a.sparing.Due(who.store+"/"+who.id+" "+what, a.cfg.Now())
 }
 
 func signal(wake chan struct{}) {

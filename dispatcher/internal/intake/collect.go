@@ -63,8 +63,10 @@ func (i *Intake) pass(now time.Time) (calls []*announced, wait time.Duration) {
 	for _, e := range late {
 		i.stats.timedOut.Add(1)
 		i.cfg.Leases.Resume(e.task, e.attempt)
-		i.log.Warn("a result did not come in time; its terminal may announce it again", "task_id", e.task,
-			"attempt", e.attempt, "store_id", e.who.store, "terminal_id", e.who.id)
+		if left, due := i.due(e.who, "late"); due {
+			i.log.Warn("a result did not come in time; its terminal may announce it again", "task_id", e.task,
+				"attempt", e.attempt, "store_id", e.who.store, "terminal_id", e.who.id, "left_out", left)
+		}
 	}
 	for len(i.line.sending) < i.cfg.InFlight {
 		e := i.line.first()

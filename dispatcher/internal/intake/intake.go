@@ -24,6 +24,7 @@ import (
 	"muster/dispatcher/internal/bucket"
 	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/store"
+	"muster/internal/logs"
 	"muster/internal/protocol"
 	"muster/internal/task"
 )
@@ -86,6 +87,8 @@ type Config struct {
 type Intake struct {
 	cfg Config
 	log *slog.Logger
+
+	sparing logs.Sparing
 
 	mu     sync.Mutex
 	line   line
@@ -186,9 +189,16 @@ func (i *Intake) Stats() Stats {
 // terminal.
 func (i *Intake) tell(ctx context.Context, who terminal, o protocol.Order) {
 	if err := i.cfg.Orders.Order(ctx, who.store, who.id, o); err != nil {
-		i.log.Warn("an order could not be published", "order", string(o.Order), "task_id", o.TaskID,
-			"store_id", who.store, "terminal_id", who.id, "error", err)
+		if left, due := i.due(who, "untold"); due {
+			i.log.Warn("an order could not be published", "order", string(o.Order), "task_id", o.TaskID,
+				"store_id", who.store, "terminal_id", who.id, "error", err, "left_out", left)
+		}
 	}
+}
+
+// due says whether a line about a terminal is due: it causes as many as it likes.
+func (i *Intake) due(who terminal, what string) (leftOut int64, due bool) {
+	return i.sparing.Due(who.store+"/"+who.id+" "+what, i.cfg.Now())
 }
 
 func (i *Intake) signal() {

@@ -64,8 +64,10 @@ func (i *Intake) conclude(ctx context.Context, a arrival, t store.Task) error {
 	spec, known := i.cfg.Jobs.Get(t.Type)
 	if !known {
 		i.stats.unjudged.Add(1)
-		i.log.Error("a result cannot be judged; it stays with its terminal until its job is registered again",
-			"job", t.Type, "task_id", t.TaskID, "store_id", a.who.store)
+		if left, due := i.due(a.who, "unjudged"); due {
+			i.log.Error("a result cannot be judged; it stays with its terminal until its job is registered again",
+				"job", t.Type, "task_id", t.TaskID, "store_id", a.who.store, "left_out", left)
+		}
 		return nil
 	}
 	now := i.cfg.Now()
@@ -97,9 +99,11 @@ func (i *Intake) conclude(ctx context.Context, a arrival, t store.Task) error {
 func (i *Intake) count(a arrival, v verdict) {
 	if v.fault != nil {
 		i.stats.invalid.Add(1)
-		i.log.Warn("a result was refused", "task_id", a.message.TaskID, "attempt", a.message.Attempt,
-			"store_id", a.who.store, "terminal_id", a.who.id, "code", string(v.fault.code), "path", v.fault.path,
-			"reason", v.fault.message)
+		if left, due := i.due(a.who, string(v.fault.code)); due {
+			i.log.Warn("a result was refused", "task_id", a.message.TaskID, "attempt", a.message.Attempt,
+				"store_id", a.who.store, "terminal_id", a.who.id, "code", string(v.fault.code), "path", v.fault.path,
+				"reason", v.fault.message, "left_out", left)
+		}
 	} else {
 		i.stats.accepted.Add(1)
 	}
@@ -213,7 +217,9 @@ func (i *Intake) refuse(ctx context.Context, a arrival, t store.Task, code proto
 // answered.
 func (i *Intake) unreadable(addr protocol.Address, in transport.Inbound, err error) {
 	i.stats.unreadable.Add(1)
-	i.log.Warn("a message could not be read", "kind", string(addr.Kind), "store_id", addr.Store,
-		"terminal_id", addr.Terminal, "bytes", len(in.Payload), "start", legible(in.Payload),
-		"error", legible([]byte(err.Error())))
+	if left, due := i.due(terminal{addr.Store, addr.Terminal}, "unreadable"); due {
+		i.log.Warn("a message could not be read", "kind", string(addr.Kind), "store_id", addr.Store,
+			"terminal_id", addr.Terminal, "bytes", len(in.Payload), "start", legible(in.Payload),
+			"error", legible([]byte(err.Error())), "left_out", left)
+	}
 }

@@ -137,11 +137,13 @@ func TestNoSecretOfAMessageThatCannotBeReadIsLogged(t *testing.T) {
 			`{"attempt":"password=` + canary + `"}`, strings.Repeat(`{"a":1,"password":"`+canary+`"`, 9000),
 		} {
 			w.sendRaw(0, []byte(payload))
+			time.Sleep(time.Minute) // one line a minute
 			in := steptest.Message(nil)
 			in.Payload = []byte(payload)
 			if err := w.HandleReady(t.Context(), steptest.From(0, protocol.KindReady), in); err != nil {
 				t.Fatal(err)
 			}
+			time.Sleep(time.Minute)
 		}
 		ready := protocol.Ready{TaskID: "r-S000", Attempt: 1, Bytes: 20_000, SHA256: "password=" + canary}
 		if err := w.HandleReady(t.Context(), steptest.From(0, protocol.KindReady), steptest.Message(ready)); err != nil {

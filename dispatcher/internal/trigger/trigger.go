@@ -7,6 +7,7 @@
 package trigger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
 	"muster/dispatcher/internal/trigger/refuse"
+	"muster/internal/logs"
 	"muster/internal/protocol"
 	"muster/internal/redact"
 	"muster/schemas"
@@ -40,6 +42,7 @@ type Trigger struct {
 	limits  *limits
 	locks   userLocks
 	refused atomic.Int64
+	sparing logs.Sparing // by who and what: a line a refusal would fill the disk
 
 	mu      sync.RWMutex // held for reading by every request, for writing by Start and Stop
 	started time.Time
@@ -115,8 +118,10 @@ func (t *Trigger) Handle(ctx context.Context, addr protocol.Address, in transpor
 func (t *Trigger) refuse(addr protocol.Address, in transport.Inbound, was protocol.Reply, err error) protocol.Reply {
 	refusal := t.refusal(err)
 	t.refused.Add(1)
-	t.Logger.Info("request refused", "user", addr.User, "from", in.User, "verb", addr.Verb, "code", refusal.Code, "message", redact.Excerpt([]byte(refusal.Message), maxLogged),
-		"bytes", len(in.Payload), "payload", redact.Excerpt(in.Payload, maxLogged))
+	if left, due := t.sparing.Due(cmp.Or(in.User, addr.User)+" "+string(refusal.Code), t.Now()); due {
+		t.Logger.Info("request refused", "user", addr.User, "from", in.User, "verb", addr.Verb, "code", refusal.Code, "message", redact.Excerpt([]byte(refusal.Message), maxLogged),
+			"bytes", len(in.Payload), "payload", redact.Excerpt(in.Payload, maxLogged), "left_out", left)
+	}
 	reply := protocol.Rejected(refusal)
 	reply.RequestID, reply.ApprovalID, reply.ContentHash = was.RequestID, was.ApprovalID, was.ContentHash
 	reply.ExpiresAt, reply.Stores = was.ExpiresAt, was.Stores
@@ -194,8 +199,11 @@ func (t *Trigger) wantID(requestID string) error {
 // again with every start of headquarters.
 func (t *Trigger) refuseRetained(ctx context.Context, addr protocol.Address) error {
 	topic := t.Sender.Topics().Request(addr.User, addr.Verb)
-	t.Logger.Warn("retained request refused and cleared", "user", addr.User, "verb", addr.Verb, "topic", topic)
-	if err := t.Sender.Clear(ctx, topic); err != nil {
+	left, due := t.sparing.Due(addr.User+" retained", t.Now())
+	if due {
+		t.Logger.Warn("retained request refused and cleared", "user", addr.User, "verb", addr.Verb, "topic", topic, "left_out", left)
+	}
+	if err := t.Sender.Clear(ctx, topic); err != nil && due {
 		t.Logger.Warn("cannot clear a retained request", "topic", topic, "error", err)
 	}
 	return refuse.Retained()
@@ -211,7 +219,9 @@ func (t *Trigger) refusal(err error) *protocol.Error {
 	if errors.Is(err, store.ErrClosed) {
 		return refuse.ShuttingDown()
 	}
-	t.Logger.Error("request failed", "error", err)
+	if left, due := t.sparing.Due("failed "+err.Error(), t.Now()); due {
+		t.Logger.Error("request failed", "error", err, "left_out", left)
+	}
 	return refuse.Internal()
 }
 
