@@ -24,7 +24,7 @@ func receipts(b *book) {
 		stored, known := b.attempts[o.execution()]
 		switch {
 		case *o.Order.Accepted && b.withdrawn(o):
-		case !*o.Order.Accepted && changesNothing(o.Order.Code):
+		case !*o.Order.Accepted && !wasRefused(o.Order.Code): // it changed nothing
 		case !known || stored.ReceivedAt == 0:
 			b.broken(where, "the receipt of %s names an answer that the store does not hold", short(o.Order.SHA256))
 		case *o.Order.Accepted && stored.SHA256 != o.Order.SHA256:
@@ -51,11 +51,6 @@ func (b *book) withdrawn(o order) bool {
 
 // names compares with the hash that the answer names.
 func (r result) names(sum string) bool { return r.Result.SHA256 == sum }
-
-// changesNothing are the codes of receipts for answers that are only refused.
-func changesNothing(code protocol.Code) bool {
-	return slices.Contains([]protocol.Code{protocol.CodeStale, protocol.CodeSettled, protocol.CodeLate, protocol.CodeNotFound}, code)
-}
 
 // once: one run a request, one record an answer.
 func once(b *book) {

@@ -23,11 +23,12 @@ type book struct {
 	attempts map[execution]Attempt
 	targets  map[string]map[string]bool // run: stores
 
-	grants   []order   // first of each attempt, in the order of the histories
-	orders   []order   // every order that an agent got
-	results  []result  // every result that an agent sent
-	events   []event   // every step of a store that was seen
-	requests []request // every request that was asked
+	grants   []order                 // first of each attempt, in the order of the histories
+	orders   []order                 // every order that an agent got
+	results  []result                // every result that an agent sent
+	events   []event                 // every step of a store that was seen
+	requests []request               // every request that was asked
+	claims   map[string]history.Line // task: the first that was sent
 	marks    []history.Line
 	faults   []fault
 
@@ -86,7 +87,7 @@ func open(e Evidence) (*book, error) {
 	b := &book{Evidence: e, topics: topics, limits: e.Limits.filled(),
 		runs: map[string]Run{}, tasks: map[string]Task{}, ofRun: map[string][]Task{},
 		attempts: map[execution]Attempt{}, targets: map[string]map[string]bool{},
-		outcomes: map[string][]Outcome{}, offered: map[string][]int64{}}
+		outcomes: map[string][]Outcome{}, offered: map[string][]int64{}, claims: map[string]history.Line{}}
 	for _, r := range e.Store.Runs {
 		b.runs[r.RunID] = r
 		b.targets[r.RunID] = map[string]bool{}
@@ -163,12 +164,18 @@ func (b *book) answer(l history.Line, calls map[string]int, call string) error {
 
 func (b *book) sent(l history.Line) {
 	addr, ok := b.topics.Parse(l.Topic)
-	if !ok || addr.Kind != protocol.KindResult || l.Role != history.RoleAgent {
+	if !ok || l.Role != history.RoleAgent {
 		return
 	}
 	r := result{Line: l}
-	if protocol.Decode([]byte(l.Payload), protocol.MaxPayloadBytes, &r.Result) == nil {
+	var claim protocol.Claim
+	switch {
+	case addr.Kind == protocol.KindResult && protocol.Decode([]byte(l.Payload), protocol.MaxPayloadBytes, &r.Result) == nil:
 		b.results = append(b.results, r)
+	case addr.Kind == protocol.KindClaim && protocol.Decode([]byte(l.Payload), protocol.MaxPayloadBytes, &claim) == nil:
+		if _, again := b.claims[claim.TaskID]; !again {
+			b.claims[claim.TaskID] = l
+		}
 	}
 }
 

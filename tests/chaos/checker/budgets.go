@@ -16,7 +16,7 @@ func budgets(b *book) {
 	}
 	if b.limits.GrantsPerSecond > 0 {
 		b.rateStored()
-		b.rateSeen()
+		b.grantsSeen()
 	}
 }
 
@@ -94,7 +94,7 @@ func (b *book) capSeen() {
 func (b *book) rateStored() {
 	granted := slices.Clone(b.Store.Attempts)
 	slices.SortStableFunc(granted, func(a, c Attempt) int { return cmp.Compare(a.GrantedAt, c.GrantedAt) })
-	bucket := b.bucket(1)
+	bucket := b.bucket()
 	for _, a := range granted {
 		if !bucket.take(a.GrantedAt) {
 			b.broken(Finding{Task: a.TaskID, Attempt: a.Attempt}, "its grant at %s is more than a burst of %d and %g a second allow",
@@ -104,29 +104,32 @@ func (b *book) rateStored() {
 	}
 }
 
-// rateSeen goes by the grants that terminals got. A grant may be Delivery on
-// its way, which brings together what was granted apart.
-func (b *book) rateSeen() {
-	bucket := b.bucket(1 + b.limits.GrantsPerSecond*b.limits.Delivery.Seconds())
+// grantsSeen holds the moments on which rateStored relies against what terminals
+// saw: a grant lies between the first claim for its task and its arrival.
+func (b *book) grantsSeen() {
 	for _, o := range b.grants {
-		if !bucket.take(o.AtMs) {
-			b.broken(Finding{Task: o.Order.TaskID, Attempt: o.Order.Attempt, Line: o.Source},
-				"its grant, got at %s, is more than a burst of %d and %g a second allow", moment(o.AtMs), b.limits.GrantBurst, b.limits.GrantsPerSecond)
-			return
+		a, known := b.attempts[o.execution()]
+		where := Finding{Task: o.Order.TaskID, Attempt: o.Order.Attempt, Line: o.Source}
+		switch claim, claimed := b.claims[o.Order.TaskID]; {
+		case !known: // it is I2's
+		case a.GrantedAt > o.AtMs+ms(b.limits.Slack):
+			b.broken(where, "its grant was got at %s, the store has it as of %s", moment(o.AtMs), moment(a.GrantedAt))
+		case claimed && a.GrantedAt < claim.AtMs-ms(b.limits.Slack):
+			b.broken(where, "the store has its grant as of %s, the first claim was sent at %s (%s)", moment(a.GrantedAt), moment(claim.AtMs), claim.Source)
 		}
 	}
 }
 
 // bucket says whether tokens suffice if nobody ever waited for one in vain; it
-// refuses exactly when some window has more than burst + rate·t + slack.
+// refuses exactly when some window has more than burst + rate·t and the slack.
 type bucket struct {
 	rate, burst, level float64
 	last               int64
 	full               []int64 // moments at which it is full again
 }
 
-func (b *book) bucket(slack float64) *bucket {
-	burst := float64(b.limits.GrantBurst) + slack
+func (b *book) bucket() *bucket {
+	burst := float64(b.limits.GrantBurst) + 1 // the token of slack
 	all := &bucket{rate: b.limits.GrantsPerSecond, burst: burst, level: burst}
 	for _, f := range b.faults {
 		if f.name == faultDispatcher {

@@ -97,7 +97,6 @@ type Limits struct {
 	GrantsPerSecond float64       // 0: not judged
 	GrantBurst      int           // of the bucket
 	Slack           time.Duration // 50 ms: between a moment that headquarters notes and the act
-	Delivery        time.Duration // 2 s: what a grant may take to its terminal
 	Barrier         time.Duration // 1 s: how far from the deadline a barrier may close
 	Reoffer         time.Duration // 10 s: from a subscription after a fault to the offers
 	Settle          time.Duration // 60 s: from the last fault to the end of everything
@@ -106,7 +105,6 @@ type Limits struct {
 
 func (l Limits) filled() Limits {
 	l.Slack = cmp.Or(l.Slack, 50*time.Millisecond)
-	l.Delivery = cmp.Or(l.Delivery, 2*time.Second)
 	l.Barrier = cmp.Or(l.Barrier, time.Second)
 	l.Reoffer = cmp.Or(l.Reoffer, 10*time.Second)
 	l.Settle = cmp.Or(l.Settle, time.Minute)

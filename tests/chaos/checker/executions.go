@@ -35,13 +35,22 @@ func moves(b *book) {
 		t := b.tasks[a.TaskID]
 		if a.Attempt > t.Attempt {
 			b.broken(Finding{Task: a.TaskID, Attempt: a.Attempt}, "the store has a record of it, the task is at attempt %d", t.Attempt)
-		} else if t.SettledAt != 0 && a.GrantedAt > t.SettledAt && t.Status != task.Cancelled { // else it is I9's
+		} else if t.SettledAt != 0 && b.grantedAfter(a, t.SettledAt) && t.Status != task.Cancelled { // else it is I9's
 			b.broken(Finding{Task: a.TaskID, Attempt: a.Attempt}, "it was granted at %s, the task was over at %s", moment(a.GrantedAt), moment(t.SettledAt))
+		}
+	}
+	for _, o := range b.grants {
+		if _, known := b.attempts[o.execution()]; !known {
+			b.broken(Finding{Task: o.Order.TaskID, Attempt: o.Order.Attempt, Line: o.Source}, "its grant was got and the store has no record of it")
 		}
 	}
 	b.movesEarlier()
 	b.movesSeen()
 }
+
+// grantedAfter: headquarters reads the moment of a move before its commit, so
+// that two moves of a task may be noted the wrong way round, by the slack.
+func (b *book) grantedAfter(a Attempt, at int64) bool { return a.GrantedAt > at+ms(b.limits.Slack) }
 
 // movesEarlier: what was over in an older copy of the database is the same now.
 func (b *book) movesEarlier() {
@@ -161,7 +170,7 @@ func cancelled(b *book) {
 	for _, m := range b.marks {
 		t := b.tasks[m.Task]
 		a, granted := b.attempts[execution{m.Task, m.Attempt}]
-		if t.Status == task.Cancelled && granted && a.GrantedAt > t.SettledAt {
+		if t.Status == task.Cancelled && granted && b.grantedAfter(a, t.SettledAt) {
 			b.broken(Finding{Task: m.Task, Attempt: m.Attempt, Line: m.Source},
 				"it was executed: withdrawn at %s, granted at %s", moment(t.SettledAt), moment(a.GrantedAt))
 		}
@@ -186,7 +195,7 @@ func (b *book) cancelledRun(r request, asked protocol.CancelRequest) {
 			continue
 		}
 		a := b.attempts[execution{m.Task, m.Attempt}]
-		if a.GrantedAt > r.answered.AtMs+ms(b.limits.Slack) && t.Status != task.Cancelled {
+		if b.grantedAfter(a, r.answered.AtMs) && t.Status != task.Cancelled {
 			b.broken(Finding{Task: m.Task, Attempt: m.Attempt, Line: m.Source},
 				"it was executed: its cancel was confirmed at %s (%s), it was granted at %s", moment(r.answered.AtMs), r.answered.Source, moment(a.GrantedAt))
 		}

@@ -99,11 +99,11 @@ func replace(old, with string) func(*history.Line) {
 
 func answerPlants() []plant {
 	return []plant{
-		{name: "a receipt for another value", rule: checker.Receipts, want: `I1: run R1 task R1-A attempt 1 (agent-A_pos1.jsonl:6) the receipt names d9298a10d1b0, the store holds 6875d554015a`,
+		{name: "a receipt for another value", rule: checker.Receipts, want: `I1: run R1 task R1-A attempt 1 (agent-A_pos1.jsonl:7) the receipt names d9298a10d1b0, the store holds 6875d554015a`,
 			before: func(w *world) {
 				w.edit(about(history.ActGot, `"receipt"`, `"R1-A"`), replace(sum(`{"marker":"a"}`), sum("other")))
 			}},
-		{name: "a receipt for nothing", rule: checker.Receipts, want: `I1: run R1 task R1-A attempt 7 (agent-A_pos1.jsonl:13) the receipt of 2d711642b726 names an answer that the store does not hold`,
+		{name: "a receipt for nothing", rule: checker.Receipts, want: `I1: run R1 task R1-A attempt 7 (agent-A_pos1.jsonl:15) the receipt of 2d711642b726 names an answer that the store does not hold`,
 			before: func(w *world) {
 				yes := true
 				w.order(3000, "A", protocol.Order{Order: protocol.OrderReceipt, TaskID: "R1-A", Attempt: 7, SHA256: sum("x"), Accepted: &yes})
@@ -138,7 +138,7 @@ func answerPlants() []plant {
 				w.e.Store.Attempts = append(w.e.Store.Attempts, *w.attempt("R2-A", 1))
 				w.e.Limits.GrantBurst++ // it would be a grant too many as well
 			}},
-		{name: "accepted, then refused", rule: checker.Once, want: `I8: run R1 task R1-A attempt 1 (agent-A_pos1.jsonl:13) the answer 6875d554015a was accepted (agent-A_pos1.jsonl:6) and then refused with STALE`,
+		{name: "accepted, then refused", rule: checker.Once, want: `I8: run R1 task R1-A attempt 1 (agent-A_pos1.jsonl:15) the answer 6875d554015a was accepted (agent-A_pos1.jsonl:7) and then refused with STALE`,
 			before: func(w *world) {
 				no := false
 				w.order(3000, "A", protocol.Order{Order: protocol.OrderReceipt, TaskID: "R1-A", Attempt: 1, SHA256: sum(`{"marker":"a"}`), Accepted: &no, Code: protocol.CodeStale})
@@ -157,7 +157,7 @@ func answerPlants() []plant {
 				w.relook()
 				w.outcome("R2", "A", 1).Row = strings.Replace(w.outcome("R2", "A", 1).Row, sum(`{"marker":"a2"}`), sum("nobody's"), 1)
 			}},
-		{name: "a reported value that was not sent", rule: checker.Invented, want: `invented: run R2 task R2-A attempt 1 file 2026/09/20260917-1800_probe_R2_r1.json (agent-A_pos1.jsonl:8) store A is reported with marker = "a9", sent was "a2"`,
+		{name: "a reported value that was not sent", rule: checker.Invented, want: `invented: run R2 task R2-A attempt 1 file 2026/09/20260917-1800_probe_R2_r1.json (agent-A_pos1.jsonl:10) store A is reported with marker = "a9", sent was "a2"`,
 			after: func(w *world) {
 				w.rewrite("20260917-1800_probe_R2_r1.json", `["a2"]`, `["a9"]`)
 				w.relook()
@@ -179,7 +179,8 @@ func executionPlants() []plant {
 	return []plant{
 		{name: "no state", rule: checker.Moves, want: `I2: run R3 task R3-D the store has it as RUNNING, attempt 0, settled false, which is no state`,
 			before: func(w *world) { w.task("R3-D").Status = task.Running }},
-		{name: "an attempt without a record", rule: checker.Moves, want: `I2: run R1 task R1-B attempt 1 the store has 2 attempts of it and no record of this one`,
+		{name: "an attempt without a record", rule: checker.Moves, want: `I2: run R1 task R1-B attempt 1 the store has 2 attempts of it and no record of this one` +
+			"\n" + `I2: run R1 task R1-B attempt 1 (agent-B_pos1.jsonl:5) its grant was got and the store has no record of it`,
 			before: func(w *world) {
 				w.e.Store.Attempts = slices.DeleteFunc(w.e.Store.Attempts, func(a checker.Attempt) bool { return a.TaskID == "R1-B" && a.Attempt == 1 })
 				w.without(about(history.ActGot, `"receipt"`, `"R1-B"`, `"attempt":1`))
@@ -189,9 +190,11 @@ func executionPlants() []plant {
 				a := w.attempt("R1-B", 1)
 				a.Answer, a.Code = protocol.AnswerSucceeded, ""
 			}},
-		{name: "granted after its end", rule: checker.Moves, want: `I2: run R2 task R2-A attempt 1 it was granted at 10:00:09.000, the task was over at 10:00:08.005`,
+		{name: "granted after its end", rule: checker.Moves, want: `I2: run R2 task R2-A attempt 1 it was granted at 10:00:07.000, the task was over at 10:00:06.800`,
+			before: func(w *world) { w.task("R2-A").SettledAt = t0 + 6800 }},
+		{name: "a grant without a record", rule: checker.Moves, want: `I2: run R3 task R3-D attempt 1 (agent-D_pos1.jsonl:8) its grant was got and the store has no record of it`,
 			before: func(w *world) {
-				w.attempt("R2-A", 1).GrantedAt = t0 + 9000
+				w.order(15_000, "D", protocol.Order{Order: protocol.OrderGrant, TaskID: "R3-D", Attempt: 1})
 			}},
 		{name: "a second end", rule: checker.Moves, want: `I2: run R1 task R1-A attempt 1 (collector-watch.jsonl:54) it is seen as CANCELLED, after it was SUCCEEDED at attempt 1, and no moves lead there` +
 			"\n" + `I2: run R1 task R1-A attempt 1 (collector-watch.jsonl:54) it is seen to end as CANCELLED, the store has it as SUCCEEDED`,
@@ -212,7 +215,7 @@ func executionPlants() []plant {
 			before: func(w *world) { w.mark(1500, "R1-A", 1, 5001) }},
 		{name: "executed without a grant", rule: checker.Executions, want: `I3: run R3 task R3-D attempt 1 (scripts.markers:6) it was executed and no terminal of store D got a grant for it`,
 			before: func(w *world) { w.mark(15_000, "R3-D", 1, 5001) }},
-		{name: "executed before its grant", rule: checker.Executions, want: `I3: run R2 task R2-A attempt 1 (scripts.markers:4) it was executed at 10:00:06.900, before the grant at 10:00:07.005 (agent-A_pos1.jsonl:7)`,
+		{name: "executed before its grant", rule: checker.Executions, want: `I3: run R2 task R2-A attempt 1 (scripts.markers:4) it was executed at 10:00:06.900, before the grant at 10:00:07.005 (agent-A_pos1.jsonl:9)`,
 			before: func(w *world) {
 				w.edit(func(l history.Line) bool { return l.Act == history.ActExecuted && l.Task == "R2-A" }, func(l *history.Line) { l.AtMs = t0 + 6900 })
 			}},
@@ -269,15 +272,15 @@ func targetPlants() []plant {
 				old.Targets = append(slices.Clone(old.Targets), checker.Target{RunID: "R2", StoreID: "Q"})
 				w.e.Earlier = &old
 			}},
-		{name: "another store's offer", rule: checker.Walls, want: `I11: (agent-A_pos1.jsonl:13) the terminal A/pos1 of store A got a message of store B on "muster/v1/stores/B/tasks/R1-B"`,
+		{name: "another store's offer", rule: checker.Walls, want: `I11: (agent-A_pos1.jsonl:15) the terminal A/pos1 of store A got a message of store B on "muster/v1/stores/B/tasks/R1-B"`,
 			before: func(w *world) {
 				w.say(1000, agentOf("A"), history.Line{Act: history.ActGot, Topic: "muster/v1/stores/B/tasks/R1-B", Payload: "{}"})
 			}},
-		{name: "another terminal's orders", rule: checker.Walls, want: `I11: (agent-A_pos1.jsonl:13) the terminal A/pos1 got a message of terminal pos2 on "muster/v1/stores/A/terminals/pos2/orders"`,
+		{name: "another terminal's orders", rule: checker.Walls, want: `I11: (agent-A_pos1.jsonl:15) the terminal A/pos1 got a message of terminal pos2 on "muster/v1/stores/A/terminals/pos2/orders"`,
 			before: func(w *world) {
 				w.say(1000, agentOf("A"), history.Line{Act: history.ActGot, Topic: "muster/v1/stores/A/terminals/pos2/orders", Payload: "{}"})
 			}},
-		{name: "a terminal that reads runs", rule: checker.Walls, want: `I11: (agent-A_pos1.jsonl:13) the terminal A/pos1 got a message on "muster/v1/runs/R1/state", which is no topic of its`,
+		{name: "a terminal that reads runs", rule: checker.Walls, want: `I11: (agent-A_pos1.jsonl:15) the terminal A/pos1 got a message on "muster/v1/runs/R1/state", which is no topic of its`,
 			before: func(w *world) {
 				w.say(1000, agentOf("A"), history.Line{Act: history.ActGot, Topic: "muster/v1/runs/R1/state", Payload: "{}"})
 			}},

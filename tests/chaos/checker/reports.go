@@ -250,11 +250,14 @@ func (b *book) manifest(f reportFile, where Finding, rev Revision) {
 	}
 }
 
+// growing is the folder beside the reports whose file is appended to.
+const growing = "audit/"
+
 // looks: bytes that somebody saw are the same at each later look.
 func (b *book) looks() {
 	first := map[string]history.Line{}
 	for _, l := range b.History {
-		if l.Act != history.ActLooked {
+		if l.Act != history.ActLooked || strings.HasPrefix(l.Name, growing) {
 			continue
 		}
 		before, seen := first[l.Name]

@@ -161,6 +161,8 @@ func (w *world) order(at int64, store string, o protocol.Order) {
 // the effect 10 ms after that.
 func (w *world) grant(at int64, id string) int {
 	t := w.task(id)
+	w.say(at-10, agentOf(t.StoreID), history.Line{Act: history.ActSent, Topic: "muster/v1/stores/" + t.StoreID + "/terminals/pos1/claim",
+		Payload: w.text(protocol.Claim{Meta: w.meta(at - 10), TaskID: id})})
 	t.Attempt++
 	t.Status = task.Running
 	w.e.Store.Attempts = append(w.e.Store.Attempts, checker.Attempt{TaskID: id, Attempt: t.Attempt, StoreID: t.StoreID, TerminalID: "pos1", GrantedAt: t0 + at})
