@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"bytes"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -122,31 +123,43 @@ func content(t *testing.T, path string) (string, error) {
 	db := b.raw()
 	defer db.Close()
 	var out bytes.Buffer
-	for _, table := range []string{"runs", "run_targets", "tasks", "attempts", "audit", "requests", "meta", "places", "terminals"} {
-		rows, err := db.QueryContext(t.Context(), "SELECT * FROM "+table)
-		if err != nil {
-			return "", err
-		}
-		names, err := rows.Columns()
-		if err != nil {
-			return "", err
-		}
-		values := make([]any, len(names))
-		into := make([]any, len(names))
-		for i := range values {
-			into[i] = &values[i]
-		}
-		for rows.Next() {
-			if err := rows.Scan(into...); err != nil {
-				return "", err
-			}
-			fmt.Fprintf(&out, "%s %v\n", table, values)
-		}
-		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+	for _, query := range []string{
+		`SELECT run_id, job, input, policy, columns, targets, created_at, barrier_at, requested_by FROM runs`,
+		`SELECT run_id, store_id, name, time_zone, labels FROM run_targets`,
+		`SELECT task_id, run_id, store_id, status, attempt, attempts, holder_id, settled_at, reason FROM tasks`,
+		`SELECT task_id, attempt, terminal_id, granted_at, received_at, answer, sha256, result FROM attempts`,
+		`SELECT id, at, actor, action, subject, detail, prev_hash, hash FROM audit`,
+		`SELECT key, value FROM meta`,
+	} {
+		if err := dump(t, &out, db, query); err != nil {
 			return "", err
 		}
 	}
 	return out.String(), nil
+}
+
+func dump(t *testing.T, out *bytes.Buffer, db *sql.DB, query string) error {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), query)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	names, err := rows.Columns()
+	if err != nil {
+		return err
+	}
+	values, into := make([]any, len(names)), make([]any, len(names))
+	for i := range values {
+		into[i] = &values[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		fmt.Fprintln(out, values)
+	}
+	return rows.Err()
 }
 
 func TestFlippedByteOfADatabaseAtRestIsRefused(t *testing.T) {

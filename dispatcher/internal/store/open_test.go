@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,7 +74,7 @@ func child(mode, path string) error {
 // open, with its further lines. It may be started under another program.
 func startChild(t *testing.T, mode, path string, under ...string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
-	command := append(under, os.Args[0])
+	command := slices.Concat(under, []string{os.Args[0]})
 	cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), childMode+"="+mode, childFile+"="+path)
 	cmd.Stderr = os.Stderr

@@ -11,8 +11,8 @@ import (
 	codes "modernc.org/sqlite/lib"
 )
 
-// ErrNoSpace: the medium takes no more: it is full, over a quota, or the file
-// met a limit of the process. Nothing of the operation was stored.
+// ErrNoSpace says that the medium takes no more: it is full, over a quota, or the
+// file met a limit of the process. Nothing of the operation was stored.
 var ErrNoSpace = errors.New("no room to store anything")
 
 // noSpace marks what SQLite says when the medium takes no more.

@@ -1,0 +1,238 @@
+// Package storage_test runs headquarters as a process on a disk that fills up,
+// and backs it up and restores it from outside.
+package storage_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"muster/tests/programs"
+)
+
+// bin is where the programs are.
+var bin string
+
+func TestMain(m *testing.M) {
+	os.Exit(programs.BuildAndRun(m, func(folder string) { bin = folder }))
+}
+
+// site is a headquarters with stores that nobody answers for, and its data folder
+// on a disk of its own.
+type site struct {
+	t      *testing.T
+	dir    string
+	data   string
+	addr   string
+	config string
+	hq     *programs.Process
+}
+
+func newSite(t *testing.T, stores, megabytes int) *site {
+	t.Helper()
+	s := &site{t: t, dir: t.TempDir(), addr: programs.FreeAddr(t)}
+	s.data = filepath.Join(s.dir, "data")
+	if err := os.Mkdir(s.data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("none", s.data, "tmpfs", 0, fmt.Sprintf("mode=700,size=%dm", megabytes)); err != nil {
+		t.Skipf("no small disk can be mounted here: %v", err)
+	}
+	t.Cleanup(func() {
+		if s.hq != nil {
+			s.hq.Kill()
+		}
+		if err := syscall.Unmount(s.data, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	register := "store_id,name,time_zone,labels\n"
+	for i := range stores {
+		register += fmt.Sprintf("S%05d,Store,UTC,\n", i)
+	}
+	s.write("stores.csv", register)
+	s.write("jobs/probe.yaml", "name: probe\nversion: 1\ntitle: Probe\ntitle_zh: 探测\ninput_schema: in.json\noutput_schema: in.json\n"+
+		"policy: {attempts: 2, run_timeout: 30s, lease: 10s, barrier: 10m, makeup: 1h, retry_first: 100ms, retry_max: 1s}\n")
+	s.write("jobs/in.json", `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object"}`)
+	s.config = s.write("dispatcher.yaml", fmt.Sprintf("data_folder: data\nreports_folder: reports\nstores_file: stores.csv\njobs_folder: jobs\n"+
+		"broker: {listeners: {tcp: {address: %q}}}\nlog: {level: warn}\n", s.addr))
+	return s
+}
+
+func (s *site) write(name, text string) string {
+	s.t.Helper()
+	path := filepath.Join(s.dir, name)
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	if err == nil {
+		err = os.WriteFile(path, []byte(text), 0o600)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return path
+}
+
+func (s *site) serve() {
+	s.t.Helper()
+	s.hq = programs.Launch(s.t, filepath.Join(bin, "dispatcher"), "serve", "--config", s.config)
+	programs.Eventually(s.t, "headquarters", func() bool {
+		_, code := s.dispatcher("jobs", "--broker", "mqtt://"+s.addr, "--user", "ops", "--timeout", "2s")
+		return code == 0
+	})
+}
+
+// dispatcher runs one command to its end.
+func (s *site) dispatcher(args ...string) (said string, code int) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), programs.Patience)
+	defer cancel()
+	var out bytes.Buffer
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "dispatcher"), args...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		s.t.Fatal(err)
+	}
+	return out.String(), cmd.ProcessState.ExitCode()
+}
+
+// order orders a run over all stores, and returns its id, "" when it was refused.
+func (s *site) order() (runID, said string) {
+	s.t.Helper()
+	said, code := s.dispatcher("run", "probe", "--stores", "all", "--json", "--broker", "mqtt://"+s.addr, "--user", "ops", "--timeout", "10s")
+	if code != 0 {
+		return "", said
+	}
+	var reply struct{ RunID string }
+	line, _, _ := strings.Cut(said, "\n")
+	if err := json.Unmarshal([]byte(line), &reply); err != nil || reply.RunID == "" {
+		s.t.Fatalf("%q, %v", said, err)
+	}
+	return reply.RunID, said
+}
+
+// known asks whether headquarters has the run.
+func (s *site) known(runID string) bool {
+	s.t.Helper()
+	_, code := s.dispatcher("status", runID, "--broker", "mqtt://"+s.addr, "--user", "ops")
+	return code == 0
+}
+
+// fill leaves not a byte on the data folder's disk.
+func (s *site) fill() {
+	s.t.Helper()
+	file, err := os.Create(s.filler())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer file.Close()
+	block := make([]byte, 4096)
+	for err == nil {
+		_, err = file.Write(block)
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *site) filler() string { return filepath.Join(s.data, "filler") }
+
+func TestHeadquartersOnAFullDiskRefusesOrdersAndGoesOnWhenThereIsRoom(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 3000, 64)
+	s.serve()
+	var accepted []string
+	first, said := s.order()
+	if first == "" {
+		t.Fatal(said)
+	}
+	accepted = append(accepted, first)
+	s.fill()
+	refusal := ""
+	for range 40 {
+		runID, said := s.order()
+		if runID == "" {
+			refusal = said
+			break
+		}
+		accepted = append(accepted, runID)
+	}
+	if refusal == "" {
+		t.Fatal("nothing was ever refused")
+	}
+	t.Logf("%d runs of 3,000 tasks were accepted on the full disk, then: %s", len(accepted)-1, refusal)
+	if !s.known(first) {
+		t.Error("headquarters does not answer on a full disk")
+	}
+	if err := os.Remove(s.filler()); err != nil {
+		t.Fatal(err)
+	}
+	programs.Eventually(t, "an accepted order", func() bool {
+		runID, _ := s.order()
+		if runID != "" {
+			accepted = append(accepted, runID)
+		}
+		return runID != ""
+	})
+	s.hq.Kill()
+	s.serve()
+	for _, runID := range accepted {
+		if !s.known(runID) {
+			t.Errorf("run %s was accepted and is lost", runID)
+		}
+	}
+}
+
+func TestKilledHeadquartersStartsOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 100, 64)
+	s.serve()
+	runID, said := s.order()
+	if runID == "" {
+		t.Fatal(said)
+	}
+	s.hq.Kill()
+	s.fill()
+	s.serve()
+	if !s.known(runID) {
+		t.Errorf("run %s was accepted and is lost", runID)
+	}
+}
+
+func TestRestoreOfWhatWasBackedUpWhileHeadquartersRan(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 100, 64)
+	if said, _ := s.dispatcher("backup", "--help"); !strings.Contains(said, "--data") {
+		t.Skip("the program has no such command: " + said)
+	}
+	s.serve()
+	before, said := s.order()
+	file := filepath.Join(s.dir, "backup.db")
+	if said, code := s.dispatcher("backup", file, "--data", s.data); code != 0 || before == "" {
+		t.Fatal(said, before)
+	}
+	after, said := s.order()
+	if after == "" {
+		t.Fatal(said)
+	}
+	if said, code := s.dispatcher("restore", file, "--data", s.data); code == 0 || !strings.Contains(said, "stop the dispatcher first") {
+		t.Errorf("restored under a running dispatcher: %q", said)
+	}
+	s.hq.Kill()
+	if said, code := s.dispatcher("restore", file, "--data", s.data); code != 0 {
+		t.Fatal(said)
+	}
+	s.serve()
+	if !s.known(before) || s.known(after) {
+		t.Errorf("before: %t, after: %t, %s", s.known(before), s.known(after), said)
+	}
+}
