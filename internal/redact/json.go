@@ -79,6 +79,9 @@ type level struct {
 	named, labelled, valued bool
 	// values are the scalars that are secret if it is named, from and until.
 	values []span
+	// webKey: it is a JSON web key (RFC 7517). part says that one of a key's private members is read, parts are those.
+	webKey, part bool
+	parts        []int
 }
 
 // reader walks a valid document.
@@ -139,6 +142,11 @@ func (r *reader) close() {
 			}
 		}
 	}
+	if closed.webKey {
+		for _, i := range closed.parts {
+			r.scalars[i].secret = true
+		}
+	}
 	r.levels = r.levels[:len(r.levels)-1]
 	if parent := r.top(); parent.valued && len(parent.values) > 0 {
 		parent.values[len(parent.values)-1].end = len(r.scalars)
@@ -176,10 +184,14 @@ func (r *reader) text() {
 func (r *reader) key(in *level, at span) {
 	name := unquote(r.doc[at.start:at.end])
 	in.key, in.keyed = at, words.IsSecretKey(name)
-	in.labelled, in.valued = words.IsLabel(name), false
+	in.labelled, in.valued, in.part = words.IsLabel(name), false, false
 	switch strings.ToLower(name) {
 	case "value", "val", "default", "content", "data":
 		in.valued = true
+	case "kty":
+		in.webKey = true
+	case "d", "p", "q", "dp", "dq", "qi", "k":
+		in.part = true
 	}
 	r.scalars = append(r.scalars, scalar{start: at.start, end: at.end, isKey: true})
 }
@@ -187,6 +199,9 @@ func (r *reader) key(in *level, at span) {
 func (r *reader) scalar(in *level, start int) {
 	if in.valued {
 		in.values = append(in.values, span{len(r.scalars), len(r.scalars) + 1})
+	}
+	if in.part {
+		in.parts = append(in.parts, len(r.scalars))
 	}
 	r.scalars = append(r.scalars, scalar{start: start, end: r.at, key: in.key, secret: in.secret || in.keyed})
 }
@@ -252,7 +267,7 @@ func (r *reader) follow(raw []byte) {
 	r.block = max(0, r.block-1)
 	if bytes.Contains(raw, []byte("PRIVATE KEY")) {
 		r.block = 0
-		if bytes.LastIndex(raw, []byte("-----BEGIN ")) > bytes.LastIndex(raw, []byte("-----END ")) {
+		if beginsKey(raw) {
 			r.block = maxKeyLines
 		}
 	}

@@ -135,6 +135,12 @@ func hostile(n int) map[string]string {
 		"apostrophes": fill("pwd='"), "backslashes": fill(`pwd:\`), "bearer": fill("bearer "), "identified": fill("identified by "),
 		"remarks": fill("密码（"), "words": fill("pin "), "array": "[" + fill(`{"name":"pwd","value":`) + "1",
 		"elements by name": fill("<key>pwd</key><a>"), "directives": fill("pass\t"), "machine": "machine " + fill("password a "),
+		"inserts": fill("insert into a(pwd) values('a"), "open inserts": fill("insert into a(pwd,"), "tuples": "insert into a(pwd) values" + fill("(1),"),
+		"tables": fill("pwd,a\n"), "rows": "pwd,pin\n" + fill("a,b\n"), "columns": fill("pwd,"), "heredocs": fill("pwd=<<E\n"), "below": fill("pwd:\nabcdefgh1\n"),
+		"web keys": fill(`"kty","d":"aaaaaaaa",`), "entities": fill("&lt;pwd&gt;"), "escapes": fill(`\u0070wd=`), "percent": fill("pwd%3d"),
+		"backslashes before u": fill(`\\\\\u0070`), "commands": fill("sqlcmd -P "), "net use": fill("net use /user:a "), "net user": fill("net user a "),
+		"said": fill("密码是abcd"), "said brackets": fill("密码["), "calls": fill(`("pwd","`), "connecting": fill("getconnection(a,"), "setters": fill("setpwd('"),
+		"queries": fill("?key=a"), "random": fill("pwd a1a1a1a1a1a1a1a1"), "full width": fill("ｐｗｄ＝"), "lone returns": fill("pwd=\r"),
 	}
 }
 

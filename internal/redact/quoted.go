@@ -82,6 +82,6 @@ func rawSpans(raw []byte, places []find.Span) []span {
 }
 
 // escapeSpace writes the line breaks and tabs of a text as JSON does.
-func escapeSpace(s string) string {
-	return strings.ReplaceAll(strings.ReplaceAll(s, "\n", `\n`), "\t", `\t`)
-}
+func escapeSpace(s string) string { return spaceEscapes.Replace(s) }
+
+var spaceEscapes = strings.NewReplacer("\n", `\n`, "\t", `\t`, "\r", `\r`)

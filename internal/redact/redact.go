@@ -68,17 +68,19 @@ func rewrite(text string, secrets []find.Span) string {
 	return out.String()
 }
 
-// writeMarks writes one mark a line, so that the text keeps its lines and their indentation.
+// writeMarks writes one mark a line, so that the text keeps its lines, their indentation and their ends.
 func writeMarks(out *strings.Builder, secret string) {
 	for i, line := range strings.Split(secret, "\n") {
 		if i > 0 {
 			out.WriteByte('\n')
 		}
-		trimmed := strings.TrimLeft(line, " \t")
-		out.WriteString(line[:len(line)-len(trimmed)])
+		body := strings.TrimSuffix(line, "\r")
+		trimmed := strings.TrimLeft(body, " \t")
+		out.WriteString(body[:len(body)-len(trimmed)])
 		if trimmed != "" {
 			out.WriteString(Mark)
 		}
+		out.WriteString(line[len(body):])
 	}
 }
 
@@ -91,20 +93,25 @@ const maxKeyLines = 400
 
 // Secret reports whether the line is part of a private key, its first and last line aside.
 func (b *Blocks) Secret(line []byte) bool {
-	if bytes.Contains(line, []byte("-----")) {
-		if bytes.Contains(line, []byte("PRIVATE KEY")) {
-			begins := bytes.LastIndex(line, []byte("-----BEGIN "))
-			ends := bytes.LastIndex(line, []byte("-----END "))
-			b.inside = 0
-			if begins > ends {
-				b.inside = maxKeyLines
-			}
-			return false
+	if bytes.Contains(line, []byte("----")) && bytes.Contains(line, []byte("PRIVATE KEY")) {
+		b.inside = 0
+		if beginsKey(line) {
+			b.inside = maxKeyLines
 		}
+		return false
 	}
 	if b.inside > 0 {
 		b.inside--
 		return true
 	}
 	return false
+}
+
+// beginsKey reports whether a line with the words "PRIVATE KEY" begins one and does not end it. OpenSSH and OpenSSL write
+// "-----BEGIN ", SSH2 (RFC 4716) "---- BEGIN ".
+func beginsKey(line []byte) bool {
+	last := func(word string) int {
+		return max(bytes.LastIndex(line, []byte("----"+word)), bytes.LastIndex(line, []byte("---- "+word)))
+	}
+	return last("BEGIN ") > last("END ")
 }

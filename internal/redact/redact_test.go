@@ -157,8 +157,10 @@ func TestClipLeavesNoHalfSecret(t *testing.T) {
 func TestBlocksFollowsPrivateKeys(t *testing.T) {
 	t.Parallel()
 	var blocks redact.Blocks
-	lines := []string{"a", "x -----BEGIN EC PRIVATE KEY-----", "MHc", "CAQ", "-----END EC PRIVATE KEY-----", "b", "-----BEGIN CERTIFICATE-----", "MII"}
-	want := []bool{false, false, true, true, false, false, false, false}
+	lines := []string{"a", "x -----BEGIN EC PRIVATE KEY-----", "MHc", "CAQ", "-----END EC PRIVATE KEY-----", "b", "-----BEGIN CERTIFICATE-----", "MII",
+		"---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----", "P2/5", "---- END SSH2 ENCRYPTED PRIVATE KEY ----", "c",
+	}
+	want := []bool{false, false, true, true, false, false, false, false, false, true, false, false}
 	for i, line := range lines {
 		if got := blocks.Secret([]byte(line)); got != want[i] {
 			t.Errorf("Secret(%q) = %v", line, got)
@@ -167,11 +169,17 @@ func TestBlocksFollowsPrivateKeys(t *testing.T) {
 }
 
 func FuzzText(f *testing.F) {
+	for _, c := range kinds() {
+		f.Add(c.in)
+	}
 	f.Add("password: |\n  x\n<token>[{\"pwd\":\"")
 	f.Fuzz(func(t *testing.T, in string) {
 		got, _ := redact.Text(in)
 		if strings.Count(got, "\n") != strings.Count(in, "\n") {
 			t.Errorf("%q lost line breaks: %q", in, got)
+		}
+		if again, count := redact.Text(got); again != got || count != 0 {
+			t.Errorf("%q became %q, and that %q (%d)", in, got, again, count)
 		}
 	})
 }

@@ -49,7 +49,7 @@ func (f *finder) login(start int, rest string) {
 	}
 	colon := strings.IndexByte(rest[:end], ':')
 	switch {
-	case colon >= 0 && (!isPort(rest[colon+1:end]) || !strings.ContainsAny(rest[colon+1:end], "/?#")):
+	case colon >= 0 && (!isPort(rest[colon+1:end]) || !strings.ContainsAny(rest[colon+1:end], "/?")):
 		// All digits, but no path behind it: a password, not a port.
 		f.add(start+colon+1, start+end)
 	case colon < 0 && end >= 20 && strings.IndexByte(rest[:end], '/') < 0:

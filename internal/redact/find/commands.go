@@ -9,11 +9,11 @@ import (
 // matchWork is what an expression costs that is anchored, and so mostly fails at once.
 const matchWork = 64
 
-// matched returns where an expression's first group matches in the text that follows.
+// matched returns where the one group of an expression that takes part matches in the text that follows.
 func (f *finder) matched(expression *regexp.Regexp, from int) (start, until int) {
 	const window = 512
 	part := f.text[from:min(len(f.text), from+window)]
-	if at := strings.IndexByte(part, '\n'); at > 0 && expression != identified() {
+	if at := strings.IndexByte(part, '\n'); at > 0 && expression != identifiedQuoted() {
 		part = part[:at]
 	}
 	f.work -= matchWork
@@ -21,14 +21,15 @@ func (f *finder) matched(expression *regexp.Regexp, from int) (start, until int)
 	if at == nil {
 		return 0, 0
 	}
+	for at[2] < 0 { // the group of another form
+		at = at[2:]
+	}
 	until = from + at[3]
 	if at[3] == len(part) { // a secret longer than the window goes on to where a word ends
 		until = f.wordEnd(until)
 	}
 	return from + at[2], until
 }
-
-var identified = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)^\s+by\s+["']([^"'\n]+)`) })
 
 var userOption = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[ =]+["']?[^:\s"']+:([^\s"']+)`) })
 
@@ -59,7 +60,9 @@ var oracleURL = sync.OnceValue(func() *regexp.Regexp {
 })
 
 var oracleLogin = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)^(?:sqlplus|imp|exp|sqlldr)\s+[^/\s"'@]+/([^@\s"']+)@`)
+	return regexp.MustCompile(`(?i)^(?:(?:sqlplus|imp|exp|sqlldr)\s+[^/\s"'@]+/([^@\s"']+)@|` +
+		`(?:sqlplus|sqlldr)\s+(?:-\w+\s+)*[\w$#]+/([^@\s"'/.]+)(?:\s|$)|` +
+		`(?:imp|exp)\s+[\w$#]+/([^@\s"']+)\s+(?:file|full|owner|tables|log|parfile|buffer|fromuser)=)`)
 })
 
 // isOption reports whether what ends at end is a whole option that takes a user and a password.

@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"muster/internal/redact/words"
 )
 
 // Mark stands where a secret was. It is none itself: what was cleaned once is found clean.
@@ -15,6 +17,15 @@ const Mark = "[redacted]"
 // In returns the places of the secrets in a text, in order and apart from each other. names and marks are what
 // words.Look says of it; bits too many only cost time.
 func In(text string, names, marks uint32) []Span {
+	spans := look(text, names, marks)
+	if marks&(words.MayBeEscaped|words.MayBeEncoded) != 0 {
+		spans = joined(append(spans, inPlain(text)...))
+	}
+	return spans
+}
+
+// look looks over a text as it stands.
+func look(text string, names, marks uint32) []Span {
 	if names|marks == 0 {
 		return nil
 	}
@@ -44,6 +55,8 @@ type finder struct {
 	work int
 	// lineStart and lineEnd are the line that was last asked for.
 	lineStart, lineEnd int
+	// tableEnd is where the last table ends whose head was looked at.
+	tableEnd int
 }
 
 // line returns the rest of the line from start on.
@@ -58,10 +71,10 @@ func (f *finder) line(start int) string {
 
 // add notes a secret. White space around it is not part of it.
 func (f *finder) add(start, end int) {
-	for start < end && strings.IndexByte(" \t\n", f.text[start]) >= 0 {
+	for start < end && strings.IndexByte(" \t\r\n", f.text[start]) >= 0 {
 		start++
 	}
-	for end > start && strings.IndexByte(" \t\n", f.text[end-1]) >= 0 {
+	for end > start && strings.IndexByte(" \t\r\n", f.text[end-1]) >= 0 {
 		end--
 	}
 	if start < end {
@@ -69,25 +82,30 @@ func (f *finder) add(start, end int) {
 	}
 }
 
-// merged returns the secrets in order. Overlapping ones are one secret, and what is only marks is none.
+// merged returns the secrets in order. What is only marks is none.
 func (f *finder) merged() []Span {
-	slices.SortFunc(f.spans, func(a, b Span) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End)) })
-	merged := f.spans[:0]
-	for _, next := range f.spans {
+	return slices.DeleteFunc(joined(f.spans), func(s Span) bool { return IsMarked(f.text[s.Start:s.End], s.End == len(f.text)) })
+}
+
+// joined puts places in order. Overlapping ones are one.
+func joined(spans []Span) []Span {
+	slices.SortFunc(spans, func(a, b Span) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End)) })
+	merged := spans[:0]
+	for _, next := range spans {
 		if n := len(merged); n > 0 && next.Start < merged[n-1].End {
 			merged[n-1].End = max(merged[n-1].End, next.End)
 			continue
 		}
 		merged = append(merged, next)
 	}
-	return slices.DeleteFunc(merged, func(s Span) bool { return IsMarked(f.text[s.Start:s.End], s.End == len(f.text)) })
+	return merged
 }
 
 // IsMarked reports whether a text is marks alone, one a line. At the end of a text that was cut the last one may be cut.
 func IsMarked(s string, last bool) bool {
 	for s != "" {
 		line, rest, more := strings.Cut(s, "\n")
-		line = strings.Trim(line, " \t")
+		line = strings.Trim(line, " \t\r")
 		cut := last && !more && strings.HasPrefix(Mark, line)
 		if line != "" && line != Mark && !cut {
 			return false

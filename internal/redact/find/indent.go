@@ -13,6 +13,7 @@ func (f *finder) emptyValue(k key) {
 	if k.first || k.quoted {
 		f.indented(k, k.value)
 	}
+	f.below(k)
 }
 
 // indented notes the lines below a key that belong to it by their indentation, from the line break at i on: YAML's
@@ -62,7 +63,7 @@ func (f *finder) continued(k key, i int) {
 	t := f.text
 	margin := indentation(t[k.line:])
 	for i < len(t) && t[i] == '\n' {
-		backslash := i > 0 && t[i-1] == '\\'
+		backslash := strings.HasSuffix(strings.TrimSuffix(t[max(0, i-2):i], "\r"), "\\")
 		start := i + 1
 		line := f.line(start)
 		if f.work -= len(line) + lineWork; f.work < 0 {

@@ -60,7 +60,9 @@ func (f *finder) key(k key) {
 	}
 	if f.separate(&k) {
 		f.value(k)
+		return
 	}
+	f.table(k)
 }
 
 // maxDeclaration bounds what may declare a setting before its key.
@@ -81,6 +83,10 @@ func (f *finder) separate(k *key) bool {
 	// What declares a setting is short; a key far into a line does not begin it.
 	f.work -= min(k.start-k.line, maxDeclaration) / 4
 	k.first = k.start-k.line <= maxDeclaration && isDeclaration(t[k.line:k.start])
+	if at := f.argument(k, spaced); at >= 0 {
+		k.separator, k.value, k.quoted = ',', at, true
+		return true
+	}
 	i = skipRemark(t, spaced)
 	switch {
 	case strings.HasPrefix(t[i:], "："), strings.HasPrefix(t[i:], "＝"):
@@ -94,6 +100,8 @@ func (f *finder) separate(k *key) bool {
 		k.separator, i = '=', i+2
 	case spaced > k.end && f.isDirective(k, spaced):
 		k.separator, i = ' ', spaced
+	case spaced > k.end && strings.HasPrefix(t[spaced:], "is ") && f.isRandomWord(spaced+len("is ")):
+		k.separator, i = ' ', spaced+len("is ")
 	default:
 		return false
 	}
@@ -123,7 +131,7 @@ func skipRemark(t string, i int) int {
 }
 
 // isDirective reports whether a key and a space make a setting: an option of a command ("--password x"), a quoted word
-// behind the key, a line of two words ("requirepass x"), or a line of netrc.
+// behind the key, a line of two words ("requirepass x"), a line of netrc, or a word that nobody would write in a sentence.
 func (f *finder) isDirective(k *key, value int) bool {
 	t := f.text
 	if value >= len(t) || t[value] == '\n' {
@@ -136,7 +144,18 @@ func (f *finder) isDirective(k *key, value int) bool {
 		return true
 	}
 	f.work -= min(k.start-k.line, contextBytes)
-	return k.first && isTwoWords(f.line(k.start))
+	return k.first && isTwoWords(f.line(k.start)) || f.isRandomWord(value)
+}
+
+// isRandomWord reports whether the word at i looks drawn by lot, as in a sentence that tells a password.
+func (f *finder) isRandomWord(i int) bool {
+	const window = 64
+	word := f.text[i:min(len(f.text), i+window)]
+	if end := strings.IndexAny(word, " \t\r\n\"'<>"); end >= 0 {
+		word = word[:end]
+	}
+	f.work -= len(word)
+	return isRandom(word)
 }
 
 // isTwoWords reports whether a line holds exactly two words.

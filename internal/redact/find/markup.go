@@ -170,10 +170,10 @@ func labelBefore(before string) int {
 	for start > 0 && len(label)-start <= len("property") && words.IsAlphanumeric(label[start-1]) {
 		start--
 	}
-	if start == 0 || strings.IndexByte("\"' \t\r\n{,\\", label[start-1]) < 0 || !words.IsLabel(label[start:]) {
+	if !words.IsLabel(label[start:]) || start > 0 && strings.IndexByte("\"' \t\r\n{,\\", label[start-1]) < 0 {
 		return -1
 	}
-	return start - 1
+	return max(0, start-1)
 }
 
 const (

@@ -17,7 +17,7 @@ func (f *finder) patterns(marks uint32) {
 	}
 	done := 0
 	words.EachForm(f.text, func(end int, bits uint32) {
-		if bits&^(words.MayBePrivateKey|words.MayBeAddress|words.MayBeEscaped) == 0 || end <= done || f.work < 0 {
+		if bits&^(words.MayBePrivateKey|words.MayBeAddress|words.MayBeEscaped|words.MayBeEncoded) == 0 || end <= done || f.work < 0 {
 			return
 		}
 		if start, until := f.form(end, bits); until > start {
@@ -51,7 +51,7 @@ func (f *finder) form(end int, bits uint32) (start, until int) {
 		}
 		return f.token(begin, end, 16, words.IsAccessToken)
 	case bits&words.MayBeIdentified != 0:
-		return f.matched(identified(), end)
+		return f.identified(end)
 	case bits&words.MayBeUserOption != 0 && f.isOption(end):
 		return f.matched(userOption(), end)
 	case bits&words.MayBeMySQL != 0 && (end == len("mysql") || !isWordByte(f.text[end-len("mysql")-1])):
@@ -60,6 +60,18 @@ func (f *finder) form(end int, bits uint32) (start, until int) {
 		return f.matched(oracleURL(), end)
 	case bits&words.MayBeOracle != 0:
 		return f.oracle(end)
+	case bits&words.MayBeOption != 0:
+		return f.option(end)
+	case bits&words.MayBeCall != 0:
+		return f.call(end)
+	case bits&words.MayBeInsert != 0:
+		f.insert(end)
+	case bits&words.MayBeWebKey != 0:
+		f.webKey(end)
+	case bits&words.MayBeQuery != 0:
+		return f.query(end)
+	case bits&words.MayBeSaid != 0:
+		return f.said(end)
 	}
 	return 0, 0
 }

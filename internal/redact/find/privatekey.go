@@ -10,8 +10,8 @@ type keyForms struct{ begin, end, putty *regexp.Regexp }
 
 var keyForm = sync.OnceValue(func() keyForms {
 	return keyForms{
-		begin: regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z0-9 ]*-----`),
-		end:   regexp.MustCompile(`-----END [A-Z0-9 ]*PRIVATE KEY[A-Z0-9 ]*-----`),
+		begin: regexp.MustCompile(`-{4,5} ?BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z0-9 ]*-{4,5}`),
+		end:   regexp.MustCompile(`-{4,5} ?END [A-Z0-9 ]*PRIVATE KEY[A-Z0-9 ]*-{4,5}`),
 		putty: regexp.MustCompile(`Private-Lines:[ \t]*([0-9]{1,4})[ \t]*\n`),
 	}
 })

@@ -14,8 +14,14 @@ func (f *finder) value(k key) {
 	if v >= len(t) {
 		return
 	}
+	if strings.HasPrefix(t[v:], "\r\n") {
+		k.value, v = v+1, v+1
+	}
 	if t[v] == '\n' {
 		f.emptyValue(k)
+		return
+	}
+	if strings.IndexByte("<$`\"", t[v]) >= 0 && f.heredoc(v) {
 		return
 	}
 	if strings.IndexByte("!&|>", t[v]) >= 0 {

@@ -21,6 +21,14 @@ const (
 	MayBeAddress
 	// MayBeEscaped: characters of JSON are written as numbers, so that no word can be seen.
 	MayBeEscaped
+	// MayBeEncoded: characters are written as entities, in percent or in full width.
+	MayBeEncoded
+	MayBeOption
+	MayBeCall
+	MayBeInsert
+	MayBeWebKey
+	MayBeQuery
+	MayBeSaid
 )
 
 // formWords are the words that credentials of HTTP schemes, JSON web tokens, the keys of well-known services, addresses,
@@ -33,11 +41,23 @@ var formWords = sync.OnceValue(func() *set {
 		MayBeAccessToken: accessTokens, MayBeIdentified: "identified", MayBeUserOption: "-user t-u n-u r-u",
 		MayBeMySQL: "mysql", MayBeOracleURL: "jdbc:oracle", MayBeOracle: "sqlplus sqlldr imp\\ exp\\",
 		MayBePrivateKey: "private-lines", MayBeAddress: `:// :\/\/`, MayBeEscaped: `\u`,
+		MayBeEncoded: "&lt; &# %3d %3a %22 ＝ Ｐ Ｓ Ｔ Ｋ ＿ \xef\xbd \u200b",
+		MayBeOption:  "sshpass sqlcmd isql osql mosquitto_pub mosquitto_sub redis-cli psexec unzip mongosh mongodump mongorestore ldapsearch",
+		MayBeCall:    "getconnection networkcredential sp_addlogin sp_password", MayBeInsert: "insert replace", MayBeWebKey: "kty",
+		MayBeQuery: "?key= &key= ;key= ?sig= &sig= ;sig= ?sign= &sign= ;sign= ?signature= &signature= ;signature= -signature= " +
+			"hooks.slack.com/services/ /bot/v2/hook/",
 	} {
 		for word := range strings.FieldsSeq(list) {
 			words[word] |= bit
 		}
 	}
+	for _, word := range hanWords() {
+		words[word] |= MayBeSaid
+	}
+	words["net user"] |= MayBeOption
+	words["net use"] |= MayBeOption
+	words["\u00a0"] |= MayBeEncoded
+	words["\u3000"] |= MayBeEncoded
 	for _, space := range []string{" ", "\t", "\n", "\r"} {
 		words["imp"+space] |= MayBeOracle
 		words["exp"+space] |= MayBeOracle

@@ -8,7 +8,7 @@ import (
 // IsMeasure reports whether the value of a secret's setting is no secret but a switch or a number that says how the
 // secret is handled ("tokenTimeout=30", "passwordRequired=true").
 func IsMeasure(name, value string) bool {
-	value = strings.Trim(value, " \t,;}])")
+	value = strings.Trim(value, " \t\r,;}])")
 	switch strings.ToLower(value) {
 	case "", "true", "false", "null", "nil", "none", "yes", "no", "on", "off", "undefined", "~":
 		return true

@@ -24,6 +24,7 @@ var nameWords = sync.OnceValue(func() *set {
 		"encryptionkey", "encryptkey", "decryptkey", "cipherkey", "cryptokey", "sharedkey", "accountkey", "sharedaccess",
 		"appkey", "aeskey", "deskey", "rsakey", "md5key", "hmackey", "jwtkey", "mchkey", "merchantkey", "paykey", "apiv3key",
 		"masterkey", "sessionkey", "licensekey", "storagekey", "subscriptionkey", "sshkey", "keypass", "cookie", "hmac",
+		"jsessionid", "phpsessid", "masterauth", "passwrd", "passowrd", "pasword", "kouling", "miyao",
 	} {
 		words[part] = saysSecret
 	}
