@@ -183,7 +183,7 @@ func (d *desk) online(i int, yes bool) {
 	d.t.Helper()
 	now := time.Now()
 	applied, err := d.store.SetPresence(d.t.Context(), store.Terminal{StoreID: shop(i), TerminalID: "pos1", Online: yes,
-		SessionID: "one", Since: now, LastSeenAt: now})
+		SessionID: "one", Since: now, LastSeenAt: now}, now)
 	if err != nil || !applied {
 		d.t.Fatalf("presence of %s: %t, %v", shop(i), applied, err)
 	}

@@ -57,7 +57,7 @@ func (p *Presence) settle(ctx context.Context, st *state) error {
 	if now.stored != now.session {
 		// Its end means nothing to the store before its beginning.
 		t.Online, t.Since = true, now.began
-		if _, err := p.cfg.Terminals.SetPresence(ctx, t); err != nil {
+		if _, err := p.cfg.Terminals.SetPresence(ctx, t, p.cfg.Now()); err != nil {
 			return fmt.Errorf("cannot store presence: %w", err)
 		}
 		p.mu.Lock()
@@ -66,7 +66,7 @@ func (p *Presence) settle(ctx context.Context, st *state) error {
 	}
 	if !now.online {
 		t.Online, t.Since = false, now.since
-		if _, err := p.cfg.Terminals.SetPresence(ctx, t); err != nil {
+		if _, err := p.cfg.Terminals.SetPresence(ctx, t, p.cfg.Now()); err != nil {
 			return fmt.Errorf("cannot store presence: %w", err)
 		}
 	}

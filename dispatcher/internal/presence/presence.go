@@ -35,7 +35,7 @@ const (
 
 // Terminals is where presence is stored.
 type Terminals interface {
-	SetPresence(ctx context.Context, t store.Terminal) (applied bool, err error)
+	SetPresence(ctx context.Context, t store.Terminal, now time.Time) (applied bool, err error)
 	ResetPresence(ctx context.Context, now time.Time) error
 	SaveHello(ctx context.Context, t store.Terminal, now time.Time) error
 	Beat(ctx context.Context, now time.Time) error
@@ -204,7 +204,7 @@ func (p *Presence) apply(who terminal, online bool, session string, rank, at tim
 	case st.session == session && (st.online == online || online):
 		p.mu.Unlock()
 		return // said before, or a beginning after its end
-	case st.session != session && (!online || st.online && rank.Before(st.rank)):
+	case st.session != session && (!online || st.online && rank.Before(st.rank) && !p.setBack(st)):
 		p.mu.Unlock()
 		return // not the newest session
 	}
@@ -226,6 +226,12 @@ func (p *Presence) apply(who terminal, online bool, session string, rank, at tim
 func (p *Presence) tellOffline(who terminal) {
 	for _, l := range p.cfg.Listeners {
 		l.Offline(who.store, who.id)
+// setBack reports that the newest session began after now: headquarters' clock,
+// which numbers the sessions of its own broker, was set back since.
+func (p *Presence) setBack(st *state) bool {
+	return p.cfg.Announce && st.rank.After(p.cfg.Now())
+}
+
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -255,14 +256,59 @@ func (f *failing) fail(err error) {
 	f.err = err
 }
 
-func (f *failing) SetPresence(ctx context.Context, t store.Terminal) (bool, error) {
+func (f *failing) SetPresence(ctx context.Context, t store.Terminal, now time.Time) (bool, error) {
 	f.mu.Lock()
 	err := f.err
 	f.mu.Unlock()
 	if err != nil {
 		return false, err
 	}
-	return f.Store.SetPresence(ctx, t)
+	return f.Store.SetPresence(ctx, t, now)
+}
+
+// TestAClockThatWasSetBackHidesNobody: sessions of a year ahead stand in the store,
+// from before the start and from since.
+func TestAClockThatWasSetBackHidesNobody(t *testing.T) {
+	for name, running := range map[string]bool{"before the start": false, "while it runs": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "muster.db")
+				first := steptest.Open(t, path)
+				var ahead atomic.Int64
+				ahead.Store(int64(365 * 24 * time.Hour))
+				clock := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+				d := &desk{t: t, Bench: first}
+				start := func() {
+					d.Presence = presence.New(presence.Config{Terminals: d.Store, Tasks: d.Store, Sender: d.Sender, Listeners: []presence.Listener{d},
+						Republish: func(string) {}, Announce: true, Now: clock, Logger: d.Logger})
+					if err := d.Start(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				begins := func(id string) {
+					d.Session(transport.Session{StoreID: "S000", TerminalID: "pos", SessionID: id, Online: true, At: clock()})
+				}
+				start()
+				begins("old")
+				if got := d.stored(); got.SessionID != "old" {
+					t.Fatalf("stored %+v", got)
+				}
+				if !running {
+					d.Presence.Stop()
+					ahead.Store(0)
+					start()
+				}
+				ahead.Store(0)
+				begins("new") // and the end of the old one is told after it
+				d.Session(transport.Session{StoreID: "S000", TerminalID: "pos", SessionID: "old", At: clock()})
+				got := d.stored()
+				if !got.Online || got.SessionID != "new" || !got.Since.Equal(time.Now()) || !got.LastSeenAt.Equal(time.Now()) || !d.Online("S000") {
+					t.Errorf("online %t, stored %+v", d.Online("S000"), got)
+				}
+				d.Presence.Stop()
+			})
+		})
+	}
 }
 
 // TestTheStoreFollows lets sessions begin and end in any order, with a store

@@ -309,7 +309,7 @@ func TestLastHelloSeq(t *testing.T) {
 		}
 	}
 	want(0)
-	if _, err := b.SetPresence(t.Context(), store.Terminal{StoreID: "007", TerminalID: "pos1", Online: true, SessionID: "s", Since: t0}); err != nil {
+	if _, err := b.SetPresence(t.Context(), store.Terminal{StoreID: "007", TerminalID: "pos1", Online: true, SessionID: "s", Since: t0}, t0); err != nil {
 		t.Fatal(err)
 	}
 	want(0)

@@ -99,7 +99,7 @@ func TestCandidatesTellEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	skew := int64(77)
-	if _, err := b.SetPresence(t.Context(), store.Terminal{StoreID: storeID(1), TerminalID: "pos1", Online: true, SessionID: "A", Since: t0}); err != nil {
+	if _, err := b.SetPresence(t.Context(), store.Terminal{StoreID: storeID(1), TerminalID: "pos1", Online: true, SessionID: "A", Since: t0}, t0); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.SaveHello(t.Context(), store.Terminal{StoreID: storeID(1), TerminalID: "pos1", ClockSkewMs: &skew}, at(time.Second)); err != nil {

@@ -76,7 +76,7 @@ func TestStalePresenceNeverWins(t *testing.T) {
 			b := setup(t)
 			for i, w := range tt.words {
 				applied, err := b.SetPresence(t.Context(), store.Terminal{StoreID: "S", TerminalID: "pos1", Online: w.online,
-					SessionID: w.session, Since: seconds(w.since)})
+					SessionID: w.session, Since: seconds(w.since)}, at(time.Hour))
 				if err != nil || applied != w.applied {
 					t.Errorf("word %d: applied %t, %v", i, applied, err)
 				}
@@ -98,6 +98,44 @@ func TestStalePresenceNeverWins(t *testing.T) {
 	}
 }
 
+// TestASessionOfTheFutureCountsForNothing: the clock was a year ahead once.
+func TestASessionOfTheFutureCountsForNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.create(1)
+	set := func(session string, online bool, since, now time.Duration) bool {
+		t.Helper()
+		applied, err := b.SetPresence(t.Context(), store.Terminal{StoreID: storeID(0), TerminalID: "pos1", SessionID: session, Online: online, Since: at(since)}, at(now))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return applied
+	}
+	const year = 365 * 24 * time.Hour
+	set("old", true, year, year)
+	b.reopen()
+	if err := b.ResetPresence(t.Context(), at(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if !set("new", true, 2*time.Minute, 2*time.Minute) {
+		t.Error("the new session was not stored")
+	}
+	if set("late", true, time.Minute, 3*time.Minute) {
+		t.Error("an older session was stored after it")
+	}
+	if n, err := b.CountOnline(t.Context(), "R"); err != nil || n != 1 {
+		t.Errorf("%d online, %v", n, err)
+	}
+	terminals, err := b.ListTerminals(t.Context(), storeID(0))
+	if err != nil || terminals[0].LastSeenAt != at(2*time.Minute) {
+		t.Errorf("%+v, %v", terminals, err)
+	}
+	set("new", false, 4*time.Minute, 4*time.Minute)
+	if n, err := b.CountOnline(t.Context(), "R"); err != nil || n != 0 {
+		t.Errorf("%d online after its end, %v", n, err)
+	}
+}
+
 func TestRestartKeepsWhenTerminalsWereSeen(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -105,7 +143,7 @@ func TestRestartKeepsWhenTerminalsWereSeen(t *testing.T) {
 	skew := int64(-4200)
 	set := func(i int, online bool, since time.Duration) {
 		t.Helper()
-		_, err := b.SetPresence(t.Context(), store.Terminal{StoreID: storeID(i), TerminalID: "pos1", SessionID: "A", Online: online, Since: at(since)})
+		_, err := b.SetPresence(t.Context(), store.Terminal{StoreID: storeID(i), TerminalID: "pos1", SessionID: "A", Online: online, Since: at(since)}, at(since))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -112,7 +112,7 @@ func (o *office) create(ids, names []string) {
 func (o *office) run(id, ends string, columns ...string) {
 	o.t.Helper()
 	ctx, now := context.Background(), time.Now()
-	if _, err := o.store.SetPresence(ctx, store.Terminal{StoreID: id, TerminalID: "pos1", Online: true, SessionID: "s", Since: now, LastSeenAt: now}); err != nil {
+	if _, err := o.store.SetPresence(ctx, store.Terminal{StoreID: id, TerminalID: "pos1", Online: true, SessionID: "s", Since: now, LastSeenAt: now}, now); err != nil {
 		o.t.Fatal(err)
 	}
 	if ends == "online" {

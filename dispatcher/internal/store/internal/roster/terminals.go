@@ -10,21 +10,24 @@ import (
 
 // SetPresence stores that a session began (Online) or ended. It is applied
 // only if it is not stale: an end only of the current session, a beginning
-// unless a newer session began. Since is the moment it speaks of.
-func (r *Roster) SetPresence(ctx context.Context, t Terminal) (applied bool, err error) {
-	since := sqlite.Millis(t.Since)
+// unless a newer session began. Since is the moment it speaks of. A session that
+// claims to have begun after now is no newer one, nor was a terminal seen then:
+// the clock was set back since.
+func (r *Roster) SetPresence(ctx context.Context, t Terminal, now time.Time) (applied bool, err error) {
+	since, at := sqlite.Millis(t.Since), sqlite.Millis(now)
 	var n int64
 	if t.Online {
 		n, err = r.db.Update(ctx, `INSERT INTO terminals (store_id, terminal_id, online, session_id, session_since, since, last_seen_at)
 			VALUES (?, ?, 1, ?, ?, ?, ?)
 			ON CONFLICT (store_id, terminal_id) DO UPDATE SET online = 1, session_id = excluded.session_id,
 				session_since = excluded.session_since, since = excluded.since,
-				last_seen_at = max(last_seen_at, excluded.last_seen_at)
-			WHERE excluded.session_since >= session_since`, t.StoreID, t.TerminalID, t.SessionID, since, since, since)
+				last_seen_at = CASE WHEN last_seen_at > ? THEN excluded.last_seen_at ELSE max(last_seen_at, excluded.last_seen_at) END
+			WHERE excluded.session_since >= session_since OR session_since > ?`,
+			t.StoreID, t.TerminalID, t.SessionID, since, since, since, at, at)
 	} else {
-		n, err = r.db.Update(ctx, `UPDATE terminals SET online = 0, since = ?, last_seen_at = max(last_seen_at, ?)
-			WHERE store_id = ? AND terminal_id = ? AND session_id = ? AND online = 1`,
-			since, since, t.StoreID, t.TerminalID, t.SessionID)
+		n, err = r.db.Update(ctx, `UPDATE terminals SET online = 0, since = ?1, last_seen_at = CASE WHEN last_seen_at > ?2 THEN ?1 ELSE max(last_seen_at, ?1) END
+			WHERE store_id = ?3 AND terminal_id = ?4 AND session_id = ?5 AND online = 1`,
+			since, at, t.StoreID, t.TerminalID, t.SessionID)
 	}
 	if err != nil {
 		return false, fmt.Errorf("cannot set presence of terminal %s of store %s: %w", t.TerminalID, t.StoreID, err)
