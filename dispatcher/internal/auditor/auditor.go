@@ -29,10 +29,10 @@ const (
 	stopPatience = 5 * time.Second
 )
 
-// Config is what an auditor works with. Signer returns nil while headquarters
-// has no keys: heads are then noted unsigned.
+// Config is what an auditor works with. Head is store.AuditHead. Signer returns
+// nil while headquarters has no keys: heads are then noted unsigned.
 type Config struct {
-	Head   func(ctx context.Context) (store.AuditHead, error)
+	Head   func(ctx context.Context, at ...int64) (store.AuditHead, error)
 	Signer func() *trust.Signer
 	Folder string // the reports folder; the file is audit/heads.jsonl in it
 	Now    func() time.Time
@@ -59,7 +59,8 @@ func HeadsFile(reportsFolder string) string {
 	return filepath.Join(reportsFolder, filepath.FromSlash(headsFile))
 }
 
-// Start notes the head and goes on noting it every 5 minutes when it changed,
+// Start compares the audit with the newest noted head, and logs when that is not
+// in it. Then it notes the head and goes on noting it every 5 minutes when it changed,
 // else every hour. It fails when the file cannot be opened; a head that cannot
 // be written is logged, and tried again.
 func (a *Auditor) Start(ctx context.Context) error {
@@ -116,6 +117,19 @@ func (a *Auditor) loop(ctx context.Context) {
 	}
 }
 
+// compare tells when the entry that was noted last is not there any more, or
+// another one: an older copy was put in place, or the chain was written anew.
+func (a *Auditor) compare(ctx context.Context) {
+	found, err := a.cfg.Head(ctx, a.last.ID)
+	switch {
+	case err != nil:
+		a.cfg.Logger.Error("the head of the audit cannot be compared with the one that was noted before", "error", err)
+	case found != a.last:
+		a.cfg.Logger.Error("the audit is not the one whose head was noted before: run dispatcher audit verify",
+			"noted_id", a.last.ID, "noted_hash", a.last.Hash, "id", found.ID, "hash", found.Hash)
+	}
+}
+
 // note writes the head down if there is something new to say.
 func (a *Auditor) note(ctx context.Context) {
 	head, err := a.cfg.Head(ctx)
@@ -128,11 +142,13 @@ func (a *Auditor) note(ctx context.Context) {
 	if head == a.last && a.rounds < repeat {
 		return
 	}
-	if head.ID < a.last.ID || head.ID == a.last.ID && head.Hash != a.last.Hash {
-		a.cfg.Logger.Error("the audit is not the one whose head was noted before: run dispatcher audit verify",
-			"noted_id", a.last.ID, "noted_hash", a.last.Hash, "id", head.ID, "hash", head.Hash)
+	a.compare(ctx)
+	if head.ID > 0 && head.Hash == "" {
+		a.cfg.Logger.Error("the newest entry of the audit has no hash, so its head is not noted: run dispatcher audit verify", "id", head.ID)
+		return
 	}
-	line, err := compose(head, a.cfg.Now(), a.cfg.Signer())
+	signer := a.cfg.Signer() // before the time is asked: no head is older than its key
+	line, err := compose(head, a.cfg.Now(), signer)
 	if err == nil {
 		err = a.book.add(line)
 	}

@@ -4,8 +4,11 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"database/sql"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -193,7 +196,7 @@ func TestHeadIsSignedAsDocumented(t *testing.T) {
 	if !ok || err != nil || !ed25519.Verify(public, []byte("muster/audit/head"+bare+"}"), sig) {
 		t.Errorf("the signature does not fit: %s, %v", line, err)
 	}
-	if h := d.read(keys); h.Proven != 1 || h.UpTo != 1 || len(h.Noted) != 1 || len(h.Forged) != 0 {
+	if h := d.read(keys); h.Proven != 1 || h.UpTo != 1 || len(h.Noted) != 1 || len(h.Faults) != 0 {
 		t.Errorf("%+v", h)
 	}
 	if h := d.read(nil); h.Proven != 0 || h.Unproven != 1 || len(h.Noted) != 1 {
@@ -209,16 +212,22 @@ func TestForgedHeadsAreNamed(t *testing.T) {
 	d.audited()
 	d.start()
 	line := d.lines()[0]
+	head, err := d.store.AuditHead(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	message := signer.Sign("muster/v1/stores/007/offers/x", []byte(`{"id":2}`))
 	tests := map[string]struct {
 		line, forged string
 	}{
 		"id":               {strings.Replace(line, `"id":1`, `"id":2`, 1), "the signature does not fit"},
 		"count":            {strings.Replace(line, `"count":1`, `"count":2`, 1), "the signature does not fit"},
-		"hash":             {strings.Replace(line, `"hash":"`, `"hash":"0`, 1), "the signature does not fit"},
+		"hash":             {strings.Replace(line, head.Hash, strings.Repeat("0", 64), 1), "the signature does not fit"},
+		"hash too long":    {strings.Replace(line, `"hash":"`, `"hash":"00`, 1), "is the head of no chain"},
 		"signature gone":   {strings.Split(line, `,"sig"`)[0] + "}", "the signature does not fit"},
 		"another spelling": {strings.Replace(line, `{"id"`, `{ "id"`, 1), "not written as headquarters writes it"},
-		"of a message":     {fmt.Sprintf(`{"id":2,"hash":"","count":0,"at":null,"kid":"%s","sig":"%s"}`, message.KeyID, message.Value), "the signature does not fit"},
+		"of a message":     {fmt.Sprintf(`{"id":2,"hash":"%s","count":2,"at":null,"kid":"%s","sig":"%s"}`, head.Hash, message.KeyID, message.Value), "the signature does not fit"},
+		"no hash":          {strings.Replace(line, head.Hash, "", 1), `entry 1 with hash "" is the head of no chain`},
 		"no JSON":          {"\x00\x00", "line 1: "},
 		"empty":            {"", "line 1: "},
 	}
@@ -228,7 +237,7 @@ func TestForgedHeadsAreNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 		h, err := auditor.ReadHeads(path, keys)
-		if err != nil || len(h.Forged) != 1 || !strings.Contains(h.Forged[0], tt.forged) || len(h.Noted)+h.Proven != 0 {
+		if err != nil || len(h.Faults) != 1 || !strings.Contains(h.Faults[0], tt.forged) || len(h.Noted)+h.Proven != 0 {
 			t.Errorf("%s: %+v, %v, want %q", name, h, err, tt.forged)
 		}
 	}
@@ -241,7 +250,9 @@ func TestForgedHeadsAreNamed(t *testing.T) {
 	d.signer = other
 	d.audited()
 	d.running.Stop()
-	if h := d.read(keys); h.Proven != 1 || h.UpTo != 1 || h.Unproven != 1 || len(h.Noted) != 2 {
+	h := d.read(keys)
+	if h.Proven != 1 || h.UpTo != 1 || h.Unproven != 0 || len(h.Noted) != 1 || h.Wrong != 1 || len(h.Faults) != 1 ||
+		!strings.HasPrefix(h.Faults[0], "line 2: key "+other.KeyID()+": it is signed with a key that is not on the list") {
 		t.Errorf("an unknown key: %+v", h)
 	}
 }
@@ -256,14 +267,156 @@ func TestTornLineIsToleratedAndCutOff(t *testing.T) {
 	for _, torn := range []string{`{"id":7,"ha`, strings.Repeat("\x00", 5000)} {
 		before := len(d.lines())
 		d.append(torn)
-		if h := d.read(keys); !h.Torn || h.Proven != before || len(h.Forged) != 0 {
+		if h := d.read(keys); !h.Torn || h.Proven != before || len(h.Faults) != 0 {
 			t.Errorf("%.10q: %+v", torn, h)
 		}
 		d.start()
 		d.running.Stop()
-		if h := d.read(keys); h.Torn || h.Proven != before+1 || len(h.Forged) != 0 {
+		if h := d.read(keys); h.Torn || h.Proven != before+1 || len(h.Faults) != 0 {
 			t.Errorf("%.10q, started again: %+v", torn, h)
 		}
+	}
+}
+
+// TestHeadsThatKeysCannotProve writes heads of several ages: the list of keys
+// begins at 10 o'clock.
+func TestHeadsThatKeysCannotProve(t *testing.T) {
+	t.Parallel()
+	signer, keys, _ := newSigner(t)
+	ended, _, _ := newSigner(t)
+	clock := func(hour int) time.Time { return time.Date(2026, 9, 17, hour, 0, 0, 0, time.UTC) }
+	keys.Keys[0].NotBefore, keys.Keys[0].NotAfter = protocol.At(clock(10)), protocol.At(clock(20))
+	type line struct {
+		signer *trust.Signer
+		hour   int
+	}
+	const unsigned, unknown = "it is not signed, and headquarters had a key", "it is signed with a key that is not on the list"
+	tests := map[string]struct {
+		lines                                   []line
+		proven, unsigned, unproven, upTo, wrong int
+		fault                                   string
+	}{
+		"older ones in front":        {[]line{{nil, 8}, {ended, 9}, {nil, 9}, {signer, 10}, {signer, 11}}, 2, 2, 1, 5, 0, ""},
+		"only older ones":            {[]line{{nil, 8}, {ended, 9}}, 0, 1, 1, 0, 0, ""},
+		"unsigned behind a signed":   {[]line{{signer, 10}, {nil, 11}}, 1, 0, 0, 1, 1, "line 2: " + unsigned},
+		"unknown behind a signed":    {[]line{{signer, 10}, {ended, 11}, {signer, 12}}, 2, 0, 0, 3, 1, "line 2: key " + ended.KeyID() + ": " + unknown},
+		"dated back behind a signed": {[]line{{signer, 10}, {nil, 8}, {ended, 8}}, 1, 0, 0, 1, 2, "line 2: " + unsigned},
+		"all unsigned":               {[]line{{nil, 10}, {nil, 11}}, 0, 0, 0, 0, 2, "line 1: " + unsigned},
+		"all unknown":                {[]line{{ended, 10}, {ended, 11}}, 0, 0, 0, 0, 2, "line 1: key " + ended.KeyID() + ": " + unknown},
+		"unsigned, then signed":      {[]line{{nil, 11}, {signer, 12}}, 1, 0, 0, 2, 1, "line 1: " + unsigned},
+		"unknown, then signed":       {[]line{{ended, 11}, {signer, 12}}, 1, 0, 0, 2, 1, "line 1: key " + ended.KeyID() + ": " + unknown},
+		"out of the key's time":      {[]line{{signer, 7}, {signer, 11}, {signer, 21}}, 1, 0, 2, 2, 0, ""},
+		"unsigned behind that":       {[]line{{signer, 7}, {nil, 8}}, 0, 0, 1, 0, 1, "line 2: " + unsigned},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := setup(t, nil)
+			for _, l := range tt.lines {
+				d.signer, d.Now = l.signer, func() time.Time { return clock(l.hour) }
+				d.audited()
+				d.start()
+				d.running.Stop()
+			}
+			h := d.read(keys)
+			if h.Proven != tt.proven || h.Unsigned != tt.unsigned || h.Unproven != tt.unproven || h.UpTo != int64(tt.upTo) || h.Wrong != tt.wrong ||
+				len(h.Noted) != len(tt.lines)-tt.wrong || len(h.Faults) != tt.wrong || tt.wrong > 0 && !strings.HasPrefix(h.Faults[0], tt.fault) {
+				t.Errorf("%+v", h)
+			}
+			if h := d.read(nil); h.Wrong != 0 || len(h.Noted) != len(tt.lines) {
+				t.Errorf("without keys: %+v", h)
+			}
+		})
+	}
+}
+
+func TestHeadOfNothingProvesNothing(t *testing.T) {
+	t.Parallel()
+	signer, keys, _ := newSigner(t)
+	d := setup(t, signer)
+	d.start()
+	if h := d.read(keys); len(h.Noted) != 1 || h.Proven != 0 || h.Wrong != 0 {
+		t.Errorf("%+v", h)
+	}
+	d.running.Stop()
+	d.signer = nil // it was signed all the same: what follows must be
+	d.start()
+	if h := d.read(keys); len(h.Noted) != 1 || h.Wrong != 1 {
+		t.Errorf("%+v", h)
+	}
+}
+
+func TestFaultsOfManyLinesAreCounted(t *testing.T) {
+	t.Parallel()
+	_, keys, _ := newSigner(t)
+	path := filepath.Join(t.TempDir(), "heads.jsonl")
+	if err := os.WriteFile(path, []byte(strings.Repeat("{}\n", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := auditor.ReadHeads(path, keys); err != nil || h.Wrong != 1000 || len(h.Faults) != 20 {
+		t.Errorf("%d of %d listed, %v", len(h.Faults), h.Wrong, err)
+	}
+}
+
+// TestChainWrittenAnewIsToldAtStart edits an entry that was noted and lets
+// headquarters go on behind it.
+func TestChainWrittenAnewIsToldAtStart(t *testing.T) {
+	t.Parallel()
+	const told = "the audit is not the one whose head was noted before"
+	tests := map[string]struct {
+		edit   string
+		behind int // entries
+		told   bool
+	}{
+		"nothing":                {`UPDATE audit SET actor = actor`, 2, false},
+		"another hash":           {`UPDATE audit SET hash = '` + strings.Repeat("0", 64) + `' WHERE id = 2`, 2, true},
+		"no hashes":              {`UPDATE audit SET hash = '', prev_hash = ''`, 2, true},
+		"no hashes, nothing new": {`UPDATE audit SET hash = '', prev_hash = ''`, 0, true},
+		"one less":               {`DELETE FROM audit WHERE id = 1`, 2, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := setup(t, nil)
+			d.audited()
+			d.audited()
+			d.start()
+			d.running.Stop()
+			if err := d.store.Close(); err != nil {
+				t.Fatal(err)
+			}
+			d.edit(`DROP TRIGGER audit_no_update; DROP TRIGGER audit_no_delete; DROP TRIGGER audit_chained; ` + tt.edit)
+			d.open("muster.db")
+			for range tt.behind {
+				d.audited()
+			}
+			noted := len(d.lines())
+			d.start()
+			if got := strings.Contains(d.logged(), told); got != tt.told {
+				t.Errorf("the log says %q", d.logged())
+			}
+			if tt.behind == 0 && (len(d.lines()) != noted || !strings.Contains(d.logged(), "the newest entry of the audit has no hash")) {
+				t.Errorf("%d heads after %d; the log says %q", len(d.lines()), noted, d.logged())
+			}
+		})
+	}
+}
+
+// edit works on the file as its owner can.
+func (d *desk) edit(script string) {
+	d.t.Helper()
+	db, err := sql.Open("sqlite", filepath.Join(d.dir, "muster.db"))
+	if err == nil {
+		_, err = db.ExecContext(d.t.Context(), script)
+	}
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		d.t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(d.dir, "muster.db.sha256")); err != nil && !errors.Is(err, fs.ErrNotExist) { // it vouches for the file
+		d.t.Fatal(err)
 	}
 }
 

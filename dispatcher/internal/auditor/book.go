@@ -3,15 +3,12 @@ package auditor
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"runtime"
 
 	"muster/dispatcher/internal/store"
-	"muster/internal/trust"
 )
 
 const (
@@ -117,57 +114,4 @@ func (b *book) syncFolders() error {
 		}
 	}
 	return nil
-}
-
-// Heads is what a file of heads says. Forged lines are not among Noted.
-type Heads struct {
-	Noted    []store.AuditHead // in the order of the file
-	Proven   int               // of them signed by one of the keys, in its time
-	UpTo     int64             // the newest entry that a proven head vouches for
-	Unsigned int               // of them without any signature
-	Unproven int               // of them signed by keys that are not at hand
-	Forged   []string          // why, with the line's number
-	Torn     bool              // the last line was cut short and does not count
-}
-
-// ReadHeads reads the file of heads and proves them with headquarters' keys; nil
-// keys prove nothing. A file that is not there holds no heads.
-func ReadHeads(file string, keys *trust.Document) (Heads, error) {
-	var h Heads
-	data, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return h, nil
-	}
-	if err != nil {
-		return h, fmt.Errorf("cannot read the noted heads: %w", err)
-	}
-	for number := 1; len(data) > 0; number++ {
-		line, rest, whole := bytes.Cut(data, []byte("\n"))
-		if data = rest; !whole {
-			h.Torn = true
-			break
-		}
-		h.take(line, number, keys)
-	}
-	return h, nil
-}
-
-func (h *Heads) take(line []byte, number int, keys *trust.Document) {
-	n, err := parse(line)
-	if err == nil {
-		err = n.verify(keys)
-	}
-	switch {
-	case err == nil:
-		h.Proven++
-		h.UpTo = max(h.UpTo, n.ID)
-	case !errors.Is(err, errUnproven):
-		h.Forged = append(h.Forged, fmt.Sprintf("line %d: %v", number, err))
-		return
-	case n.Signature == "":
-		h.Unsigned++
-	default:
-		h.Unproven++
-	}
-	h.Noted = append(h.Noted, n.head())
 }

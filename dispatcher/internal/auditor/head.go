@@ -2,6 +2,8 @@ package auditor
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -59,17 +61,40 @@ func parse(line []byte) (note, error) {
 	if err == nil && !bytes.Equal(again, line) {
 		err = errors.New("it is not written as headquarters writes it")
 	}
-	return n, err
+	if err != nil {
+		return n, err
+	}
+	return n, n.check()
 }
 
-// errUnproven: the head may well be headquarters', but these keys cannot tell.
-var errUnproven = errors.New("no key at hand proves it")
+// What keys that are at hand say of a head that none of them proves.
+var (
+	errUnchecked = errors.New("there are no keys to prove it")
+	errUnsigned  = errors.New("it is not signed, and headquarters had a key to sign it with")
+	errUnknown   = errors.New("it is signed with a key that is not on the list, and headquarters had one that is " +
+		"(when the list is older than the heads, take the newest trust.json)")
+	// errOutOfTime: one of the keys signed it, outside of the key's time.
+	errOutOfTime = errors.New("its key was not to sign at that time")
+)
 
-// verify returns nil when one of the keys signed the note in its time,
-// errUnproven when they cannot tell, else why it is a forgery.
+// check refuses what is the head of no chain.
+func (n note) check() error {
+	digest, err := hex.DecodeString(n.Hash)
+	empty := n.ID == 0 && n.Count == 0 && n.Hash == ""
+	if !empty && (n.ID < 1 || n.Count < 1 || err != nil || len(digest) != sha256.Size) {
+		return fmt.Errorf("entry %d with hash %.80q is the head of no chain", n.ID, n.Hash)
+	}
+	return nil
+}
+
+// verify returns nil when one of the keys signed the note in its time, one of
+// the errors above, else why it is a forgery.
 func (n note) verify(keys *trust.Document) error {
-	if keys == nil || n.Signature == "" && n.KeyID == "" {
-		return errUnproven
+	switch {
+	case keys == nil:
+		return errUnchecked
+	case n.Signature == "" && n.KeyID == "":
+		return errUnsigned
 	}
 	bare := n
 	bare.Signature = ""
@@ -80,11 +105,11 @@ func (n note) verify(keys *trust.Document) error {
 	key, err := keys.Verify(signedAs, text, trust.Signature{KeyID: n.KeyID, Value: n.Signature})
 	switch {
 	case errors.Is(err, trust.ErrUnknownKey):
-		return errUnproven
+		return fmt.Errorf("key %s: %w", n.KeyID, errUnknown)
 	case err != nil:
 		return fmt.Errorf("key %s: %w", n.KeyID, err)
 	case !key.Covers(n.At.Time):
-		return errUnproven
+		return errOutOfTime
 	}
 	return nil
 }

@@ -3,8 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,18 +10,11 @@ import (
 	"muster/dispatcher/internal/auditor"
 	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
-	"muster/internal/trust"
 )
 
-const (
-	// exitUntrue: the audit does not hold. What could not be looked at at all is
-	// ExitRefused.
-	exitUntrue = 1
-	// databaseFile is the database's name in the data folder.
-	databaseFile = "muster.db"
-	// maxKeysBytes bounds the list of headquarters' keys.
-	maxKeysBytes = 128 << 10
-)
+// exitUntrue: the audit does not hold. What could not be looked at at all is
+// ExitRefused.
+const exitUntrue = 1
 
 // auditCommand works on the files of headquarters, beside a running dispatcher
 // or on copies. It needs no broker.
@@ -38,20 +29,20 @@ func auditCommand() *cobra.Command {
 	return cmd
 }
 
-type auditFiles struct{ data, reports, identity string }
-
 func auditVerifyCommand() *cobra.Command {
 	var files auditFiles
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "verify --data FOLDER --reports FOLDER",
+		Use:   "verify (-c CONFIG | --data FOLDER --reports FOLDER)",
 		Short: "Exit 0 if no entry of the audit was changed, removed, moved or cut off, else 1",
-		Long: "Walk the audit's chain of hashes and compare it with the heads that headquarters noted and signed.\n" +
-			"Without --identity the signatures cannot be checked, and whoever can write the database and the\n" +
-			"reports can write both anew. What was cut off both alike shows only against a copy kept elsewhere.",
-		Example: "  dispatcher audit verify --data data --reports reports --identity identity",
-		Args:    cobra.NoArgs,
+		Long:  auditVerifyRules,
+		Example: "  dispatcher audit verify -c /srv/muster/dispatcher.yaml\n" +
+			"  dispatcher audit verify --data data --reports elsewhere --identity elsewhere",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := files.resolve(); err != nil {
+				return err
+			}
 			finding, err := files.verify(cmd)
 			if err != nil {
 				return err
@@ -65,16 +56,28 @@ func auditVerifyCommand() *cobra.Command {
 			return nil
 		},
 	}
+	files.flags(cmd)
 	f := cmd.Flags()
-	f.StringVar(&files.data, "data", "", "headquarters' data folder (data_folder)")
 	f.StringVar(&files.reports, "reports", "", "headquarters' reports folder (reports_folder)")
-	f.StringVar(&files.identity, "identity", "", "folder with ca.crt and trust.json, to check who signed the heads")
+	f.StringVar(&files.identity, "identity", "", "folder with ca.crt and trust.json, to check who signed the heads (identity.folder)")
 	f.BoolVar(&asJSON, "json", false, "print the finding as JSON")
-	for _, name := range []string{"data", "reports"} {
-		_ = cmd.MarkFlagRequired(name) // it is one of ours
-	}
 	return cmd
 }
+
+const auditVerifyRules = `Walk the audit's chain of hashes and compare it with the heads that headquarters noted and signed.
+Every noted head must be the chain's own. When there are heads, one must cover what was done, unless
+no more was done 10 minutes later.
+
+With --identity, a key on the list must have signed the newest head. A head without a signature, or
+with a key that is not on the list, is a fault when it stands behind one that a key on the list signed,
+or when it is not older than the oldest of these keys. Before that it is compared, and vouches for
+nothing. Neither does a head that was noted before the first entry.
+
+Without --identity the signatures cannot be checked, and whoever can write the database and the
+reports can write both anew. What was cut off both alike, or signed by headquarters after the heads
+had been taken away, shows only against a copy that is kept elsewhere.
+
+With -c the folders are those of that configuration, unless a flag names another.`
 
 // finding is what a verification found, as --json prints it.
 type finding struct {
@@ -93,7 +96,7 @@ type finding struct {
 }
 
 type headCount struct {
-	Noted    int  `json:"noted"`
+	Noted    int  `json:"noted"` // and compared with an entry
 	Proven   int  `json:"proven"`
 	Unsigned int  `json:"unsigned"`
 	Unproven int  `json:"unproven"`
@@ -106,68 +109,26 @@ type auditFault struct {
 	Text string `json:"text"`
 }
 
-// verify reads the heads before the chain: those that are noted meanwhile by a
-// running dispatcher would be newer than what is walked.
-func (f auditFiles) verify(cmd *cobra.Command) (*finding, error) {
-	keys, err := f.keys()
-	if err != nil {
-		return nil, err
-	}
-	if _, err := os.Stat(f.reports); err != nil {
-		return nil, fmt.Errorf("cannot look into the reports folder: %w", err)
-	}
-	heads, err := auditor.ReadHeads(auditor.HeadsFile(f.reports), keys)
-	if err != nil {
-		return nil, err
-	}
-	report, err := store.VerifyAudit(cmd.Context(), filepath.Join(f.data, databaseFile), heads.Noted)
-	if err != nil {
-		return nil, err
-	}
-	return conclude(report, heads, keys != nil), nil
-}
-
-// keys are those of headquarters, or nil when nobody said where they are.
-func (f auditFiles) keys() (*trust.Document, error) {
-	if f.identity == "" {
-		return nil, nil //nolint:nilnil // no keys prove nothing
-	}
-	text, err := os.ReadFile(filepath.Join(f.identity, "ca.crt"))
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the certificate of the authority: %w", err)
-	}
-	authority, err := trust.DecodeCertificate(text)
-	if err != nil {
-		return nil, fmt.Errorf("cannot use %s: %w", filepath.Join(f.identity, "ca.crt"), err)
-	}
-	list := filepath.Join(f.identity, "trust.json")
-	if text, err = os.ReadFile(list); err != nil {
-		return nil, fmt.Errorf("cannot read the list of headquarters' keys: %w", err)
-	}
-	var sealed trust.Sealed
-	if err := protocol.Decode(text, maxKeysBytes, &sealed); err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", list, err)
-	}
-	keys, err := sealed.Open(authority)
-	if err != nil {
-		return nil, fmt.Errorf("cannot use %s: %w", list, err)
-	}
-	return &keys, nil
-}
-
+// conclude says whether the audit holds, and with the keys of headquarters, how
+// far that is proven.
 func conclude(r store.AuditReport, h auditor.Heads, signed bool) *finding {
 	f := &finding{
 		Entries: r.Entries, Sealed: r.Sealed, NewestID: r.Head.ID, Newest: r.Head.Hash, ProvenTo: h.UpTo,
-		Heads: headCount{len(h.Noted), h.Proven, h.Unsigned, h.Unproven, h.Torn}, Wrong: r.Wrong, Faults: []auditFault{}, signed: signed,
+		Heads: headCount{r.Heads, h.Proven, h.Unsigned, h.Unproven, h.Torn}, Wrong: r.Wrong, Faults: []auditFault{}, signed: signed,
 	}
 	for _, fault := range r.Faults {
 		f.Faults = append(f.Faults, auditFault{string(fault.Kind), fault.ID, fault.Text})
 	}
-	for _, forged := range h.Forged {
-		f.add("forged", "the file of heads was tampered with: "+forged)
+	for _, line := range h.Faults {
+		f.add("forged", "the file of heads was tampered with: "+line)
 	}
-	if signed && h.Proven == 0 && r.Entries > 0 {
-		f.add("unproven", fmt.Sprintf("none of the %d noted heads is signed by a key of headquarters, so nothing vouches for the chain", len(h.Noted)))
+	f.Wrong += int64(h.Wrong - len(h.Faults))
+	switch {
+	case !signed:
+	case h.Proven == 0 && r.Entries > 0:
+		f.add("unproven", "no noted head of an entry is signed by a key of headquarters, so nothing vouches for the chain")
+	case r.Vouched > h.UpTo:
+		f.add("unproven", fmt.Sprintf("entry %d was noted down, and signed heads vouch only up to entry %d", r.Vouched, h.UpTo))
 	}
 	f.OK = f.Wrong == 0
 	f.Text = f.sentence()
@@ -192,7 +153,7 @@ func (f *finding) sentence() string {
 	switch newer := f.NewestID - f.ProvenTo; {
 	case f.Entries == 0:
 	case !f.signed:
-		say(&b, "; %s agree, whose signatures were not checked (--identity)", many(int64(f.Heads.Noted), "noted head", "noted heads"))
+		say(&b, "; %s, whose signatures were not checked (--identity)", many(int64(f.Heads.Noted), "noted head agrees", "noted heads agree"))
 	case newer > 0:
 		say(&b, "; signed heads vouch for it up to entry %d, and %s newer", f.ProvenTo, many(newer, "entry is", "entries are"))
 	default:

@@ -15,12 +15,13 @@ import (
 )
 
 func auditShowCommand() *cobra.Command {
-	var data, since, actor string
+	var files auditFiles
+	var since, actor string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "show --data FOLDER",
+		Use:   "show (-c CONFIG | --data FOLDER)",
 		Short: "Print the entries of the audit, oldest first",
-		Example: "  dispatcher audit show --data data --since 24h\n" +
+		Example: "  dispatcher audit show -c /srv/muster/dispatcher.yaml --since 24h\n" +
 			"  dispatcher audit show --data data --since 2026-09-17 --actor ada --json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -28,21 +29,23 @@ func auditShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := files.resolve(); err != nil {
+				return err
+			}
 			show, end := showTable(cmd)
 			if asJSON {
 				show, end = showLine(cmd), func() {}
 			}
-			err = store.ReadAudit(cmd.Context(), filepath.Join(data, databaseFile), from, actor, show)
+			err = store.ReadAudit(cmd.Context(), filepath.Join(files.data, databaseFile), from, actor, show)
 			end()
 			return err
 		},
 	}
+	files.flags(cmd)
 	f := cmd.Flags()
-	f.StringVar(&data, "data", "", "headquarters' data folder (data_folder)")
 	f.StringVar(&since, "since", "", "only entries since then: 24h, 2026-09-17 or 2026-09-17T10:00:00+08:00")
 	f.StringVar(&actor, "actor", "", "only what this actor did")
 	f.BoolVar(&asJSON, "json", false, "print each entry as a line of JSON")
-	_ = cmd.MarkFlagRequired("data") // it is one of ours
 	return cmd
 }
 

@@ -118,6 +118,9 @@ func TestAuditIsAChainAsDocumented(t *testing.T) {
 			t.Errorf("entry %d of %s: prev %s, hash %s, want %d, %s, %s", r.id, r.actor, r.before, r.hash, i+1, before, want)
 		}
 		before = r.hash
+		if head, err := b.AuditHead(t.Context(), r.id); err != nil || head != (store.AuditHead{ID: r.id, Hash: r.hash, Count: r.id}) {
+			t.Errorf("the head at %d was %+v, %v", r.id, head, err)
+		}
 	}
 	if b.head() != (store.AuditHead{ID: 6, Hash: before, Count: 6}) {
 		t.Errorf("head %+v after %s", b.head(), before)

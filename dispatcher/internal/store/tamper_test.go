@@ -2,8 +2,11 @@ package store_test
 
 import (
 	"database/sql"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"muster/dispatcher/internal/store"
 )
@@ -56,8 +59,23 @@ func tamperings() []tampering {
 		{"one put in at the end", func(b *bundle, db *sql.DB) {
 			b.run(db, `INSERT INTO audit (at, actor, action, subject, detail) VALUES (1, 'x', 'x', 'x', 'x')`)
 		}, store.AuditUnchained, 11, "entry 11 has no hash", false},
-		{"all hashes taken away", func(b *bundle, db *sql.DB) { b.run(db, `UPDATE audit SET hash = '', prev_hash = ''`) },
-			store.AuditUnchained, 10, "none of the 10 entries has a hash", false},
+		{"hashes taken away behind the first head", func(b *bundle, db *sql.DB) { b.run(db, `UPDATE audit SET hash = '' WHERE id > 5`) },
+			store.AuditUnchained, 6, "entry 6 has no hash", false},
+		{"begun once more", func(b *bundle, _ *sql.DB) {
+			if err := b.Audit(b.t.Context(), "headquarters", "chain_started", "audit", "10 entries", at(time.Minute)); err != nil {
+				b.t.Fatal(err)
+			}
+		}, store.AuditRewritten, 11, "entry 11 begins the chain once more", false},
+		{"begun with nothing older", func(b *bundle, db *sql.DB) {
+			b.run(db, `UPDATE audit SET actor = 'headquarters', action = 'chain_started' WHERE id = 1`)
+			b.rewrite(db, 1)
+		}, store.AuditRewritten, 1, "entry 1 begins the chain once more", false},
+		{"begun later, with the right seal", func(b *bundle, db *sql.DB) {
+			b.run(db, `UPDATE audit SET actor = 'eve' WHERE id = 4`)
+			b.run(db, `UPDATE audit SET hash = '', prev_hash = '' WHERE id < 8`)
+			b.run(db, `UPDATE audit SET actor = 'headquarters', action = 'chain_started', subject = 'audit', detail = ? WHERE id = 8`, b.seal(db, 7))
+			b.rewrite(db, 8)
+		}, store.AuditRewritten, 5, "entry 5 is not the one that was noted down", true},
 		{"the end cut", func(b *bundle, db *sql.DB) { b.run(db, `DELETE FROM audit WHERE id > 7`) },
 			store.AuditCut, 10, "entries 8 to 10 are missing at the end", false},
 		{"everything cut", func(b *bundle, db *sql.DB) { b.run(db, `DELETE FROM audit`) },
@@ -106,6 +124,133 @@ func TestTamperingWithTheAuditShows(t *testing.T) {
 				t.Error("heads did not help")
 			}
 		})
+	}
+}
+
+// seal is what an honest seal would say of the first entries.
+func (b *bundle) seal(db *sql.DB, entries int) string {
+	b.t.Helper()
+	hash := ""
+	for _, r := range b.rows(db)[:entries] {
+		hash = linked(hash, r.id, r.at, r.actor, r.action, r.subject, r.detail)
+	}
+	return fmt.Sprintf("%d entries were written before the chain, sha256 %s", entries, hash)
+}
+
+// strip takes the whole chain away, edits an entry, and leaves the file as
+// guarded as it was. With marks it takes away what says that there was a chain.
+func (b *bundle) strip(marks bool) {
+	b.t.Helper()
+	db := b.raw()
+	var guards []string
+	rows, err := db.QueryContext(b.t.Context(), `SELECT sql FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = 'audit' ORDER BY name`)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var guard string
+		if err := rows.Scan(&guard); err != nil {
+			b.t.Fatal(err)
+		}
+		guards = append(guards, guard)
+	}
+	if err := rows.Err(); err != nil || len(guards) != 3 {
+		b.t.Fatal(guards, err)
+	}
+	db = b.unguarded()
+	b.run(db, `UPDATE audit SET actor = 'eve', detail = 'nothing to see' WHERE id = 4`)
+	b.run(db, `UPDATE audit SET hash = '', prev_hash = ''`)
+	if marks {
+		b.run(db, `DELETE FROM meta WHERE key = 'audit_chain'`)
+	}
+	for _, guard := range guards {
+		b.run(db, guard)
+	}
+}
+
+func TestChainThatWasTakenAwayIsNotSealedAgain(t *testing.T) {
+	t.Parallel()
+	enrolled := func(b *bundle) {
+		err := b.AddEnrolment(b.t.Context(), store.Enrolment{TokenSHA256: strings.Repeat("a", 64), StoreID: "0001", TerminalID: "pos-1", CreatedBy: "ada",
+			CreatedAt: at(9 * time.Second), ExpiresAt: at(time.Hour)})
+		if err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	asked := func(b *bundle) {
+		_, _, err := b.AddApproval(b.t.Context(), store.Approval{ApprovalID: "P", Kind: store.ApprovalKeys, Requester: "ada", ContentHash: "c", Request: "{}",
+			ExpiresAt: at(time.Hour)}, at(9*time.Second))
+		if err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	tests := map[string]struct {
+		before func(*bundle)
+		marks  bool // were taken away, too
+		sealed bool // only the heads can tell
+	}{
+		"the hashes":                          {nil, false, false},
+		"the mark, and a token is there":      {enrolled, true, false},
+		"the mark, and an approval is there":  {asked, true, false},
+		"the mark, and nothing else is there": {nil, true, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.audited(5)
+			heads := []store.AuditHead{b.head()}
+			b.audited(4)
+			if tt.before != nil {
+				tt.before(b)
+			} else {
+				b.audited(1)
+			}
+			heads = append(heads, b.head())
+			intact(t, b.path, 10, heads...)
+			b.strip(tt.marks)
+			b.reopen()
+			if sealed := slices.ContainsFunc(b.entries(""), func(e store.AuditEntry) bool { return e.Action == "chain_started" }); sealed != tt.sealed {
+				t.Errorf("sealed: %v, want %v", sealed, tt.sealed)
+			}
+			for range 2 {
+				seeing := verify(t, b.path, heads...)
+				if len(seeing.Faults) < 2 || seeing.Faults[0].Kind != store.AuditRewritten || seeing.Faults[0].ID != 5 || seeing.Faults[1].ID != 10 {
+					t.Errorf("with heads: %+v", seeing.Faults)
+				}
+				if blind := verify(t, b.path); tt.sealed != (len(blind.Faults) == 0) {
+					t.Errorf("without heads: %+v", blind.Faults)
+				}
+				b.audited(1) // as headquarters goes on, by the rules of the file
+				b.reopen()
+			}
+			if r := verify(t, b.path); !tt.sealed && (len(r.Faults) == 0 || r.Faults[0].Kind != store.AuditUnchained || r.Faults[0].ID != 11 ||
+				!strings.Contains(r.Faults[0].Text, "entries 1 to 10 have no hash, and entry 11 does not seal them")) {
+				t.Errorf("later, without heads: %+v", r.Faults)
+			}
+		})
+	}
+}
+
+func TestWhatIsDoneIsCoveredByAHead(t *testing.T) {
+	t.Parallel()
+	for minutes, faults := range map[int]int{9: 0, 10: 0, 11: 1} {
+		b := setup(t)
+		b.audited(3)
+		head := b.head()
+		for _, m := range []int{0, minutes} {
+			if err := b.Audit(t.Context(), "ada", "tested", "it", "", at(time.Hour+time.Duration(m)*time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		intact(t, b.path, 5)
+		intact(t, b.path, 5, head, b.head())
+		r := verify(t, b.path, head)
+		if len(r.Faults) != faults || faults == 1 && (r.Faults[0].Kind != "unnoted" || r.Faults[0].ID != 4 ||
+			!strings.Contains(r.Faults[0].Text, "entry 4 is not covered by a noted head although more was done 11m0s later")) {
+			t.Errorf("%d minutes: %+v", minutes, r.Faults)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -44,8 +45,8 @@ type Head struct {
 type Trail struct{ db *sqlite.DB }
 
 // Open returns the audit in the database. Entries that an older program wrote
-// without hashes are sealed by a first entry that holds their number and their
-// hash; its time is that of the newest of them.
+// without hashes are sealed, once, by a first entry that holds their number and
+// their hash; its time is that of the newest of them.
 func Open(ctx context.Context, db *sqlite.DB) (*Trail, error) {
 	err := db.Write(ctx, sqlite.Op{Run: func(tx *sqlite.Tx) error { return seal(ctx, tx) }})
 	if err != nil {
@@ -67,12 +68,18 @@ func (t *Trail) Audit(ctx context.Context, actor, action, subject, detail string
 }
 
 // AuditHead returns where the chain ends; the zero Head when nothing was done
-// yet.
-func (t *Trail) AuditHead(ctx context.Context) (Head, error) {
+// yet. With an id it is where the chain ended when that entry was the newest,
+// which has another ID when the entry is not there.
+func (t *Trail) AuditHead(ctx context.Context, at ...int64) (Head, error) {
+	upTo := int64(math.MaxInt64)
+	if len(at) > 0 {
+		upTo = at[0]
+	}
 	head, err := sqlite.One(ctx, t.db.Readers(), func(row sqlite.Row) (h Head, err error) {
 		err = row.Scan(&h.ID, &h.Hash, &h.Count)
 		return h, err
-	}, `SELECT coalesce(max(id), 0), coalesce((SELECT hash FROM audit ORDER BY id DESC LIMIT 1), ''), count(*) FROM audit`)
+	}, `SELECT coalesce(max(id), 0), coalesce((SELECT hash FROM audit WHERE id <= ?1 ORDER BY id DESC LIMIT 1), ''), count(*)
+		FROM audit WHERE id <= ?1`, upTo)
 	if err != nil {
 		return Head{}, fmt.Errorf("cannot read the head of the audit: %w", err)
 	}

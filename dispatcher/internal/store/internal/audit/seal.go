@@ -2,7 +2,6 @@ package audit
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"muster/dispatcher/internal/store/internal/sqlite"
@@ -28,16 +27,33 @@ func (o *older) sealed() string {
 	return fmt.Sprintf("%d entries were written before the chain, sha256 %s", o.entries, o.hash)
 }
 
-// seal does nothing once there is a chain: an entry without a hash that turns
-// up later was not written by this program.
+// chainBegun tells whether the chain of this database began before. The mark in
+// meta says so, and so does every row in a table that came with the chain: the
+// older entries are sealed before anything else can be written. Whoever takes
+// away hashes and mark would have to take away the terminals' keys, too.
+const chainBegun = `SELECT EXISTS (SELECT 1 FROM audit WHERE hash <> '')
+	OR EXISTS (SELECT 1 FROM meta WHERE key = 'audit_chain')
+	OR EXISTS (SELECT 1 FROM enrolments) OR EXISTS (SELECT 1 FROM terminal_keys) OR EXISTS (SELECT 1 FROM approvals)`
+
+// seal begins the chain, once in the life of a database. Entries without a hash
+// that turn up later lost it by another hand; they stay as they are, for the
+// verification to tell.
 func seal(ctx context.Context, tx *sqlite.Tx) error {
-	_, err := sqlite.One(ctx, tx, func(row sqlite.Row) (id int64, err error) {
-		err = row.Scan(&id)
-		return id, err
-	}, `SELECT id FROM audit WHERE hash <> '' LIMIT 1`)
-	if !errors.Is(err, sqlite.ErrNotFound) {
+	begun, err := sqlite.One(ctx, tx, func(row sqlite.Row) (yes bool, err error) {
+		err = row.Scan(&yes)
+		return yes, err
+	}, chainBegun)
+	if err == nil && !begun {
+		err = sealOlder(ctx, tx)
+	}
+	if err != nil {
 		return err
 	}
+	_, err = tx.Exec(`INSERT INTO meta (key, value) VALUES ('audit_chain', 'begun') ON CONFLICT (key) DO NOTHING`)
+	return err
+}
+
+func sealOlder(ctx context.Context, tx *sqlite.Tx) error {
 	var before older
 	var newest Entry
 	for e, err := range sqlite.Stream(ctx, tx, scanEntry, selectEntries) {

@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"muster/dispatcher/internal/store/internal/sqlite"
 )
@@ -20,11 +21,18 @@ const (
 	FaultBroken FaultKind = "broken"
 	// FaultUnchained: the entry has no hash, and no seal covers it.
 	FaultUnchained FaultKind = "unchained"
-	// FaultRewritten: a head that was noted down names another hash or count.
+	// FaultRewritten: a head that was noted down names another hash or count, or
+	// the chain was begun once more.
 	FaultRewritten FaultKind = "rewritten"
 	// FaultCut: entries are missing at the end.
 	FaultCut FaultKind = "cut"
+	// FaultUnnoted: heads were noted, and none for what is long done.
+	FaultUnnoted FaultKind = "unnoted"
 )
+
+// unnoted is how much may be done behind the newest noted head: two rounds of
+// headquarters, which notes it every 5 minutes.
+const unnoted = 10 * time.Minute
 
 // Fault is one thing that is wrong. ID is the entry where it shows.
 type Fault struct {
@@ -81,8 +89,9 @@ func Verify(ctx context.Context, q sqlite.Querier, heads []Head) (Report, error)
 type verifier struct {
 	report Report
 	heads  map[int64][]Head
-	before older // what has no hash in front of the chain
-	began  bool  // the chain
+	before older                           // what has no hash in front of the chain
+	began  bool                            // the chain
+	behind struct{ id, first, last int64 } // the entries behind the newest noted head: the first one, and times
 }
 
 func (v *verifier) fault(kind FaultKind, id int64, format string, args ...any) {
@@ -100,7 +109,15 @@ func (v *verifier) take(e chained) error {
 	}
 	v.report.Entries++
 	v.report.Head = Head{ID: e.ID, Hash: e.hash, Count: v.report.Entries}
-	if e.hash == "" && !v.began {
+	v.date(e.Entry)
+	err := v.check(e, last, gap)
+	v.compare(v.report.Head) // also where there is no hash: a noted head has one
+	return err
+}
+
+// check looks at one entry and the one before it.
+func (v *verifier) check(e chained, last Head, gap bool) error {
+	if e.hash == "" && e.prev == "" && !v.began {
 		v.report.Sealed++
 		return v.before.add(e.Entry)
 	}
@@ -110,17 +127,33 @@ func (v *verifier) take(e chained) error {
 	}
 	switch {
 	case e.hash == "":
-		v.fault(FaultUnchained, e.ID, "entry %d has no hash: it was put in by another hand", e.ID)
+		v.fault(FaultUnchained, e.ID, "entry %d has no hash: it was put in by another hand, or its hash was taken away", e.ID)
 	case e.hash != hash:
 		v.fault(FaultEdited, e.ID, "entry %d was changed: its hash does not fit what it says", e.ID)
 	case e.prev != last.Hash && !gap:
 		v.fault(FaultBroken, e.ID, "entry %d does not follow entry %d: one of them was put in the other's place or written anew", e.ID, last.ID)
-	case !v.began && v.report.Sealed > 0 && (e.Action != sealing || e.Detail != v.before.sealed()):
+	case e.Action == sealing && (v.began || v.report.Sealed == 0):
+		v.fault(FaultRewritten, e.ID, "entry %d begins the chain once more: only the first entry with a hash may, and only behind older ones", e.ID)
+	case v.began || v.report.Sealed == 0:
+	case e.Action != sealing:
+		v.fault(FaultUnchained, e.ID, "entries 1 to %d have no hash, and entry %d does not seal them: their hashes were taken away", last.ID, e.ID)
+	case e.Detail != v.before.sealed() || e.Actor != Headquarters:
 		v.fault(FaultEdited, e.ID, "entries 1 to %d, which are older than the chain, are not those that entry %d sealed", last.ID, e.ID)
 	}
 	v.began = true
-	v.compare(v.report.Head)
 	return nil
+}
+
+// date keeps how long ago the first entry is that no head covers.
+func (v *verifier) date(e Entry) {
+	if e.ID <= v.report.Vouched {
+		return
+	}
+	at := sqlite.Millis(e.At)
+	if v.behind.id == 0 {
+		v.behind.id, v.behind.first = e.ID, at
+	}
+	v.behind.last = max(v.behind.last, at)
 }
 
 func (v *verifier) compare(at Head) {
@@ -137,6 +170,10 @@ func (v *verifier) end(counted int64) {
 	last := v.report.Head.ID
 	if !v.began && v.report.Sealed > 0 {
 		v.fault(FaultUnchained, last, "none of the %d entries has a hash", v.report.Sealed)
+	}
+	if b := v.behind; v.report.Heads > 0 && b.last-b.first > unnoted.Milliseconds() {
+		v.fault(FaultUnnoted, b.id, "entry %d is not covered by a noted head although more was done %s later: heads are missing, "+
+			"or headquarters could not write them", b.id, time.Duration(b.last-b.first)*time.Millisecond)
 	}
 	switch {
 	case v.report.Vouched > last:

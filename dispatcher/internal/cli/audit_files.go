@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/goccy/go-yaml"
+	"github.com/spf13/cobra"
+
+	"muster/configs"
+	"muster/dispatcher/internal/auditor"
+	"muster/dispatcher/internal/store"
+	"muster/internal/protocol"
+	"muster/internal/settings"
+	"muster/internal/trust"
+)
+
+const (
+	// databaseFile is the database's name in the data folder.
+	databaseFile = "muster.db"
+	// maxKeysBytes bounds the list of headquarters' keys.
+	maxKeysBytes = 128 << 10
+)
+
+// auditFiles says where headquarters' files are, or copies of them. Without an
+// identity no signature is checked.
+type auditFiles struct{ config, data, reports, identity string }
+
+func (f *auditFiles) flags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVarP(&f.config, "config", "c", "", "headquarters' configuration file, which names the folders")
+	flags.StringVar(&f.data, "data", "", "headquarters' data folder (data_folder)")
+	cmd.MarkFlagsOneRequired("config", "data")
+}
+
+// resolve fills in from the configuration what no flag says.
+func (f *auditFiles) resolve() error {
+	if f.config == "" {
+		return nil
+	}
+	var keys struct {
+		Data     string `yaml:"data_folder"`
+		Reports  string `yaml:"reports_folder"`
+		Identity struct {
+			Folder string `yaml:"folder"`
+		} `yaml:"identity"`
+	}
+	own, err := configs.FS.ReadFile("dispatcher.yaml")
+	if err == nil {
+		err = yaml.Unmarshal(own, &keys)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read the embedded configuration: %w", err)
+	}
+	text, err := os.ReadFile(filepath.Clean(f.config))
+	if err != nil {
+		return fmt.Errorf("cannot read the configuration: %w", err)
+	}
+	if err := yaml.Unmarshal(text, &keys); err != nil {
+		return fmt.Errorf("cannot read %s: it is no YAML; dispatcher check-config says where", f.config)
+	}
+	f.data = cmp.Or(f.data, settings.Resolve(f.config, keys.Data))
+	f.reports = cmp.Or(f.reports, settings.Resolve(f.config, keys.Reports))
+	f.identity = cmp.Or(f.identity, settings.Resolve(f.config, keys.Identity.Folder))
+	return nil
+}
+
+// verify reads the heads before the chain: those that are noted meanwhile by a
+// running dispatcher would be newer than what is walked.
+func (f auditFiles) verify(cmd *cobra.Command) (*finding, error) {
+	if f.reports == "" {
+		return nil, errors.New("where are the heads? say -c CONFIG, or --reports with the reports folder")
+	}
+	keys, err := f.keys()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(f.reports); err != nil {
+		return nil, fmt.Errorf("cannot look into the reports folder: %w", err)
+	}
+	heads, err := auditor.ReadHeads(auditor.HeadsFile(f.reports), keys)
+	if err != nil {
+		return nil, err
+	}
+	report, err := store.VerifyAudit(cmd.Context(), filepath.Join(f.data, databaseFile), heads.Noted)
+	if err != nil {
+		return nil, err
+	}
+	return conclude(report, heads, keys != nil), nil
+}
+
+// keys are those of headquarters, or nil when nobody said where they are.
+func (f auditFiles) keys() (*trust.Document, error) {
+	if f.identity == "" {
+		return nil, nil //nolint:nilnil // no keys prove nothing
+	}
+	text, err := os.ReadFile(filepath.Join(f.identity, "ca.crt"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the certificate of the authority: %w", err)
+	}
+	authority, err := trust.DecodeCertificate(text)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use %s: %w", filepath.Join(f.identity, "ca.crt"), err)
+	}
+	list := filepath.Join(f.identity, "trust.json")
+	if text, err = os.ReadFile(list); err != nil {
+		return nil, fmt.Errorf("cannot read the list of headquarters' keys: %w", err)
+	}
+	var sealed trust.Sealed
+	if err := protocol.Decode(text, maxKeysBytes, &sealed); err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", list, err)
+	}
+	keys, err := sealed.Open(authority)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use %s: %w", list, err)
+	}
+	return &keys, nil
+}
