@@ -15,7 +15,7 @@ import (
 
 func TestBackupUnderLoadIsAPrefixOfWhatWasWritten(t *testing.T) {
 	t.Parallel()
-	const tasks = 4000
+	const tasks = 20_000
 	b := setup(t)
 	b.create(tasks)
 	ctx, stop := context.WithCancel(t.Context())

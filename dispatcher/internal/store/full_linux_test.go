@@ -344,3 +344,18 @@ func TestFileSizeLimitOfTheProcessIsNoSpace(t *testing.T) {
 	d.openWith(0)
 	d.wantGranted(granted)
 }
+
+func TestBackupOntoAFullDiskLeavesNothing(t *testing.T) {
+	t.Parallel()
+	d := newDisk(t, 32, -1)
+	b := setup(t)
+	b.create(2000)
+	d.fill()
+	_, err := store.MakeBackup(t.Context(), b.path, filepath.Join(d.folder, "backup.db"))
+	if !errors.Is(err, store.ErrNoSpace) {
+		t.Errorf("backed up: %v", err)
+	}
+	if left, err := filepath.Glob(filepath.Join(d.folder, "backup*")); err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}

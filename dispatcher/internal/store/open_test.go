@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	switch mode := os.Getenv(childMode); mode {
 	case "":
 		os.Exit(m.Run())
-	case "hold", "create", "audit", "limit":
+	case "hold", "create", "audit", "limit", "restore":
 		if err := child(mode, os.Getenv(childFile)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -42,6 +42,9 @@ func TestMain(m *testing.M) {
 // child holds the file until its input ends, or creates run after run, or adds
 // audit entries from many sides, until it is killed. It writes a line for each thing that it was told is done.
 func child(mode, path string) error {
+	if mode == "restore" {
+		return keepRestoring(path)
+	}
 	s, err := store.Open(context.Background(), store.Options{Path: path})
 	if err != nil {
 		return err

@@ -1,8 +1,10 @@
 package store_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -314,4 +316,46 @@ func copyFile(t *testing.T, from, to string) {
 	if err != nil {
 		t.Fatal(fmt.Errorf("cannot copy: %w", err))
 	}
+}
+
+// keepRestoring restores the backup beside the database over and over.
+func keepRestoring(path string) error {
+	fmt.Println("open")
+	for {
+		if _, err := store.Restore(context.Background(), path+".backup", path, "ops", later); err != nil {
+			return err
+		}
+		fmt.Println("restored")
+	}
+}
+
+func TestKillDuringRestoreLeavesAWholeDatabaseOrSaysSo(t *testing.T) {
+	t.Parallel()
+	cutOff := 0
+	for range 6 {
+		b, file := backedUp(t, func(b *bundle) { b.create(200) })
+		b.close()
+		copyFile(t, file, b.path+".backup")
+		cmd, lines := startChild(t, "restore", b.path)
+		<-time.After(time.Duration(20+rand.IntN(200)) * time.Millisecond) // when, not whether: the kill is the event
+		kill(t, cmd, lines)
+		s, err := store.Open(t.Context(), store.Options{Path: b.path})
+		if errors.Is(err, store.ErrRestoring) {
+			cutOff++
+			if _, err := store.Restore(t.Context(), file, b.path, "ops", later); err != nil {
+				t.Fatal(err)
+			}
+			s, err = store.Open(t.Context(), store.Options{Path: b.path})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, open, err := s.CountTasks(t.Context(), "R"); err != nil || open != 200 {
+			t.Errorf("%d tasks are open, %v", open, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Logf("%d of 6 were cut off between the renames", cutOff)
 }

@@ -16,7 +16,8 @@ const (
 	// keeps no checksum of a page: a byte that changes inside a value is no
 	// damage to it.
 	sealSuffix = ".sha256"
-	// maxSealed bounds what is hashed at Close and at Open: about a second.
+	// maxSealed bounds what is hashed at Close and at Open: half a second, at
+	// 16 ms for the 17 MiB of 100,000 tasks.
 	maxSealed = 512 << 20
 )
 

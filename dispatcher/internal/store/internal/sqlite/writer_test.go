@@ -438,3 +438,29 @@ func TestMigrationsRunOnceAndWholly(t *testing.T) {
 		t.Errorf("a gap: %v", err)
 	}
 }
+
+func TestCheckThatTakesTooLongDoesNotHoldUpTheStart(t *testing.T) {
+	t.Parallel()
+	o := sqlite.Options{Path: filepath.Join(t.TempDir(), "x.db"), Migrations: files(schema), ApplicationID: 7}
+	db, err := sqlite.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Write(t.Context(), sqlite.Op{Run: func(tx *sqlite.Tx) error {
+		return tx.Insert("INSERT INTO words (word)", "(?)", 50_000, func(i int) []any { return []any{fmt.Sprint("word ", i)} })
+	}})
+	if err = errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	o.CheckFor = 1
+	if db, err = sqlite.Open(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.Write(t.Context(), sqlite.Op{Run: insert("more")}); err != nil {
+		t.Error(err)
+	}
+	if n := len(words(t, db.Readers())); n != 50_001 {
+		t.Errorf("%d words", n)
+	}
+}
