@@ -6,10 +6,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
+	"path/filepath"
 	"time"
 
 	"muster/edge-agent/internal/config"
 	"muster/edge-agent/internal/enrol"
+	"muster/edge-agent/internal/link"
 )
 
 const enrollUsage = `usage: edge-agent enroll --token TOKEN --headquarters URL --identity FOLDER [flags]
@@ -36,7 +39,29 @@ func enroll(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	holder := id.Holder()
 	fmt.Fprintf(stdout, "terminal %s of store %s is enrolled in %s; the certificate lasts until %s and is renewed by itself; an agent that runs must be started again\n",
 		holder.Terminal, holder.Store, request.Folder, id.Certificate().Leaf.NotAfter.Format(time.RFC3339))
+	fmt.Fprint(stdout, settingsOf(request))
 	return 0
+}
+
+// settingsOf says what belongs into the agent's configuration after an enrolment.
+// The broker usually stands beside the enrolment, at its protocol's own port.
+func settingsOf(request enrol.Request) string {
+	folder := request.Folder
+	if whole, err := filepath.Abs(folder); err == nil {
+		folder = whole
+	}
+	host := "HOST"
+	if base, err := enrol.ParseURL(request.URL); err == nil {
+		host = base.Hostname()
+	}
+	broker := "mqtts://" + net.JoinHostPort(host, link.Schemes()["mqtts"])
+	return fmt.Sprintf(`its configuration needs this (another broker.url, if headquarters' broker is elsewhere):
+
+identity:
+  folder: %q
+broker:
+  url: %q
+`, folder, broker)
 }
 
 // enrolmentOf reads the command line, flags over the file; code is -1 when there

@@ -99,6 +99,7 @@ func enrollAs(t *testing.T, bin string, door *hqtest.Enrolment, config string) {
 	}
 	token := door.Token(trust.Holder{Store: "007", Terminal: "pos-1"})
 	other := door.Token(trust.Holder{Store: "008", Terminal: "pos-1"})
+	configuration := fmt.Sprintf("\nidentity:\n  folder: %q\nbroker:\n  url: \"mqtts://127.0.0.1:8883\"\n", filepath.Join(filepath.Dir(config), "identity"))
 	for _, tc := range []struct {
 		args []string
 		code int
@@ -107,6 +108,8 @@ func enrollAs(t *testing.T, bin string, door *hqtest.Enrolment, config string) {
 		{[]string{"--token", other}, 1, "NOT_ALLOWED: the token is for another terminal"},
 		{[]string{"--token", token}, 0, "terminal pos-1 of store 007 is enrolled in " + filepath.Join(filepath.Dir(config), "identity")},
 		{[]string{"--token", token}, 1, "use --force"},
+		{[]string{"--token", token, "--force"}, 1, "the token was used"},
+		{[]string{"--token", door.Token(trust.Holder{Store: "007", Terminal: "pos-1"}), "--force"}, 0, configuration},
 	} {
 		out, code := run(append([]string{"enroll", "--headquarters", door.URL, "--config", config}, tc.args...)...)
 		if code != tc.code || !strings.Contains(out, tc.want) {
