@@ -72,7 +72,7 @@ func TestEachRuleHasTwoPlantedViolations(t *testing.T) {
 }
 
 func plants() []plant {
-	return slices.Concat(answerPlants(), executionPlants(), targetPlants(), reportPlants(), budgetPlants(), endPlants())
+	return slices.Concat(answerPlants(), movePlants(), executionPlants(), targetPlants(), reportPlants(), bytePlants(), budgetPlants(), endPlants())
 }
 
 // edit changes the first line that is chosen.
@@ -133,6 +133,15 @@ func answerPlants() []plant {
 				payload, reply := w.accepted("R9", "r9", 3)
 				w.ask(11_000, protocol.VerbRun, payload, history.OutcomeOK, reply)
 			}},
+		{name: "a reply that the store does not know", rule: checker.Once, want: `I8: run R2 (client-wang.jsonl:8) the reply to request r2 of wang names this run, the store has ""`,
+			before: func(w *world) {
+				w.e.Store.Requests = slices.DeleteFunc(w.e.Store.Requests, func(r checker.Request) bool { return r.RequestID == "r2" })
+			}},
+		{name: "a refused answer kept twice", rule: checker.Once, want: `I8: run R1 task R1-A attempt 1 the refused answer 2d711642b726 is kept more than once`,
+			before: func(w *world) {
+				kept := checker.RejectedResult{TaskID: "R1-A", Attempt: 1, TerminalID: "pos1", SHA256: sum("x")}
+				w.e.Store.Rejected = append(w.e.Store.Rejected, kept, kept)
+			}},
 		{name: "two records of an attempt", rule: checker.Once, want: `I8: run R2 task R2-A attempt 1 the store has more than one record of the attempt`,
 			before: func(w *world) {
 				w.e.Store.Attempts = append(w.e.Store.Attempts, *w.attempt("R2-A", 1))
@@ -175,7 +184,7 @@ func (w *world) relook() {
 	}
 }
 
-func executionPlants() []plant {
+func movePlants() []plant {
 	return []plant{
 		{name: "no state", rule: checker.Moves, want: `I2: run R3 task R3-D the store has it as RUNNING, attempt 0, settled false, which is no state`,
 			before: func(w *world) { w.task("R3-D").Status = task.Running }},
@@ -196,6 +205,20 @@ func executionPlants() []plant {
 			before: func(w *world) {
 				w.order(15_000, "D", protocol.Order{Order: protocol.OrderGrant, TaskID: "R3-D", Attempt: 1})
 			}},
+		{name: "a success without an answer", rule: checker.Moves, want: `I2: run R1 task R1-A attempt 1 the task is SUCCEEDED and its attempt ended as "failed" with code ""`,
+			before: func(w *world) {
+				w.attempt("R1-A", 1).Answer = protocol.AnswerFailed
+			}},
+		{name: "an attempt ahead of its task", rule: checker.Moves, want: `I2: run R3 task R3-D attempt 1 the store has a record of it, the task is at attempt 0`,
+			before: func(w *world) {
+				w.e.Store.Attempts = append(w.e.Store.Attempts, checker.Attempt{TaskID: "R3-D", Attempt: 1, GrantedAt: t0 + 15_000})
+			}},
+		{name: "a task that is gone", rule: checker.Moves, want: `I2: run R0 task R0-A an earlier copy of the store has it, this one has not`,
+			before: func(w *world) {
+				old := w.e.Store
+				old.Tasks = append(slices.Clone(old.Tasks), checker.Task{TaskID: "R0-A", RunID: "R0", Status: task.Pending})
+				w.e.Earlier = &old
+			}},
 		{name: "a second end", rule: checker.Moves, want: `I2: run R1 task R1-A attempt 1 (collector-watch.jsonl:54) it is seen as CANCELLED, after it was SUCCEEDED at attempt 1, and no moves lead there` +
 			"\n" + `I2: run R1 task R1-A attempt 1 (collector-watch.jsonl:54) it is seen to end as CANCELLED, the store has it as SUCCEEDED`,
 			before: func(w *world) {
@@ -211,6 +234,11 @@ func executionPlants() []plant {
 				w.e.Earlier = &old
 				old.Tasks[0].Status, old.Tasks[0].SettledAt = task.Failed, t0+1990
 			}},
+	}
+}
+
+func executionPlants() []plant {
+	return []plant{
 		{name: "executed twice", rule: checker.Executions, want: `I3: run R1 task R1-A attempt 1 (scripts.markers:6) it was executed twice, first by process 4001 (scripts.markers:1), now by process 5001`,
 			before: func(w *world) { w.mark(1500, "R1-A", 1, 5001) }},
 		{name: "executed without a grant", rule: checker.Executions, want: `I3: run R3 task R3-D attempt 1 (scripts.markers:6) it was executed and no terminal of store D got a grant for it`,
@@ -218,6 +246,13 @@ func executionPlants() []plant {
 		{name: "executed before its grant", rule: checker.Executions, want: `I3: run R2 task R2-A attempt 1 (scripts.markers:4) it was executed at 10:00:06.900, before the grant at 10:00:07.005 (agent-A_pos1.jsonl:9)`,
 			before: func(w *world) {
 				w.edit(func(l history.Line) bool { return l.Act == history.ActExecuted && l.Task == "R2-A" }, func(l *history.Line) { l.AtMs = t0 + 6900 })
+			}},
+		{name: "executed on another store's grant", rule: checker.Executions, want: `I3: run R2 task R2-A attempt 1 (scripts.markers:4) it was executed on a grant of store B (agent-A_pos1.jsonl:9), the task is store A's`,
+			before: func(w *world) {
+				w.edit(about(history.ActGot, `"grant"`, `"R2-A"`), func(l *history.Line) {
+					l.Participant = agentOf("B")
+					l.Topic = strings.Replace(l.Topic, "/A/", "/B/", 1)
+				})
 			}},
 		{name: "executed and not known", rule: checker.Executions, want: `I3: task R7-A attempt 1 (scripts.markers:6) it was executed and the store has no such task`,
 			before: func(w *world) { w.mark(1500, "R7-A", 1, 5001) }},

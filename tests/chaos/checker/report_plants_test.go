@@ -57,6 +57,31 @@ func reportPlants() []plant {
 				w.rewrite("20260917-1800_probe_R2_r1_manifest.json", sum(string(w.e.Reports["2026/09/20260917-1800_probe_R2_r1.csv"])), sum("x"))
 				w.relook()
 			}},
+		{name: "a manifest that names a stranger", rule: checker.Reports, want: `I5: run R2 file 20260917-1800_probe_R2_r1_manifest.json it names stranger.csv, which was not published`,
+			after: func(w *world) {
+				w.rewrite("20260917-1800_probe_R2_r1_manifest.json", `"files":[`, `"files":[{"name":"stranger.csv","bytes":1,"sha256":"","mediaType":""},`)
+				w.relook()
+			}},
+		{name: "a barrier's word that changed", rule: checker.Reports, want: `I5: run R1 file 20260917-1800_probe_R1_r2.csv it has store C as timed_out at the barrier, revision 1 has offline`,
+			after: func(w *world) {
+				w.rewrite("20260917-1800_probe_R1_r2.csv", "C,店 C,succeeded,,offline", "C,店 C,succeeded,,timed_out")
+				w.relook()
+			}},
+		{name: "a file of another revision", rule: checker.Reports, want: `I5: run R1 file 20260917-1800_probe_R1_r1.json it says that it is revision 2 of run R1`,
+			after: func(w *world) {
+				w.rewrite("20260917-1800_probe_R1_r1.json", `"revision":1`, `"revision":2`)
+				w.relook()
+			}},
+		{name: "a file that cannot be read", rule: checker.Reports, want: `I5: run R1 file 20260917-1800_probe_R1_r1.html it cannot be read: it has not the tables of the counts and of all stores`,
+			after: func(w *world) {
+				w.rewrite("20260917-1800_probe_R1_r1.html", `id="counts"`, `id="sums"`)
+				w.relook()
+			}},
+	}
+}
+
+func bytePlants() []plant {
+	return []plant{
 		{name: "bytes that are not those published", rule: checker.Reports, want: `I5: run R2 file 20260917-1800_probe_R2_r1.csv its bytes hash to d67e2e944994, the store has 37bfee110bba`,
 			after: func(w *world) {
 				w.e.Reports["2026/09/20260917-1800_probe_R2_r1.csv"] = []byte("changed")

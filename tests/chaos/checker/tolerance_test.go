@@ -1,0 +1,133 @@
+package checker_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"muster/internal/protocol"
+	"muster/internal/task"
+	"muster/tests/chaos/checker"
+	"muster/tests/chaos/history"
+)
+
+// TestWhatIsAllowedIsNotFound: a judge that cries at what faults must look like
+// is not listened to.
+func TestWhatIsAllowedIsNotFound(t *testing.T) {
+	t.Parallel()
+	for name, change := range allowed() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, f := range (plant{before: change}).found(t) {
+				t.Error(f)
+			}
+		})
+	}
+}
+
+// allowed are worlds in which every promise is kept, though it looks otherwise.
+func allowed() map[string]func(*world) {
+	return map[string]func(*world){
+		"a result with something blacked out": func(w *world) {
+			kept := `{"marker":"***"}`
+			a := w.attempt("R1-A", 1)
+			a.Result, a.Redacted = &kept, 1
+		},
+		"a receipt that only refuses": func(w *world) {
+			no := false
+			w.order(3000, "A", protocol.Order{Order: protocol.OrderReceipt, TaskID: "R1-A", Attempt: 1, SHA256: sum("older"), Accepted: &no, Code: protocol.CodeSettled})
+		},
+		"a receipt for a withdrawn execution": func(w *world) {
+			failure, yes := `{"code":"CANCELLED","message":"x"}`, true
+			w.say(9500, agentOf("B"), history.Line{Act: history.ActSent, Topic: "muster/v1/stores/B/terminals/pos1/result", Payload: w.text(protocol.Result{
+				Meta: w.meta(9500), TaskID: "R2-B", Attempt: 1, Outcome: protocol.AnswerCancelled, Error: json.RawMessage(failure), SHA256: sum(failure)})})
+			w.order(9510, "B", protocol.Order{Order: protocol.OrderReceipt, TaskID: "R2-B", Attempt: 1, SHA256: sum(failure), Accepted: &yes})
+		},
+		"an invalid answer under the hash of what came": func(w *world) {
+			a := w.attempt("R1-B", 1)
+			a.Answer, a.Code, a.SHA256 = protocol.AnswerSucceeded, protocol.CodeBadHash, sum("what came")
+			w.without(about(history.ActGot, `"receipt"`, `"R1-B"`, `"attempt":1`))
+		},
+		"a barrier that waits for headquarters": func(w *world) {
+			w.say(24_500, watch, history.Line{Act: history.ActFault, Name: "dispatcher paused", On: true})
+			w.say(28_000, watch, history.Line{Act: history.ActFault, Name: "dispatcher paused"})
+			w.runOf("R3").ClosedAt = t0 + 28_900
+		},
+		"a full bucket at each start": func(w *world) {
+			w.e.Limits.GrantsPerSecond, w.e.Limits.GrantBurst = 0.01, 2
+			for _, at := range []int64{3000, 6500} {
+				w.say(at, watch, history.Line{Act: history.ActFault, Name: "dispatcher", On: true})
+				w.say(at+100, watch, history.Line{Act: history.ActFault, Name: "dispatcher"})
+			}
+		},
+		"a connection too short for an offer": func(w *world) {
+			w.say(14_550, agentOf("D"), history.Line{Act: history.ActDisconnected})
+			w.without(func(l history.Line) bool { return strings.HasSuffix(l.Topic, "R3-D") && l.AtMs > t0+14_000 })
+		},
+		"a fault that is not over": func(w *world) {
+			w.say(150_000, watch, history.Line{Act: history.ActFault, Name: "network", On: true})
+			w.e.Store.Revisions = slices.DeleteFunc(w.e.Store.Revisions, func(r checker.Revision) bool { return r.RunID == "R3" })
+		},
+		"events that were lost": func(w *world) {
+			n := 0
+			w.without(func(l history.Line) bool {
+				if strings.Contains(l.Topic, "/runs/") {
+					n++
+				}
+				return strings.Contains(l.Topic, "/runs/") && n%2 == 0
+			})
+		},
+		"events that come again": func(w *world) {
+			for _, l := range slices.Clone(w.e.History) {
+				if strings.Contains(l.Topic, "/runs/R1/") {
+					w.say(60_000, watch, history.Line{Act: history.ActGot, Topic: l.Topic, Payload: l.Payload})
+				}
+			}
+		},
+		"nonsense on the wire": func(w *world) {
+			w.say(1000, agentOf("A"), history.Line{Act: history.ActSent, Topic: "muster/v1/stores/A/terminals/pos1/result", Payload: "{\"taskId\""})
+		},
+		"two moves noted the wrong way round": func(w *world) {
+			w.grantQuietly(9015, "R2-B")
+			w.task("R2-B").Status = task.Cancelled
+		},
+		"too few samples": func(w *world) {
+			n := 0
+			w.without(func(l history.Line) bool {
+				n++
+				return l.Act == history.ActSampled && n%3 > 0
+			})
+			w.samples(func(n int, s *history.Sample) { s.Goroutines += n * 1000 })
+		},
+	}
+}
+
+func TestEvidenceThatCannotBeReadIsAnError(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*world)
+		want   string
+	}{
+		"root": {func(w *world) { w.e.Root = "a//b" }, `cannot use topic root "a//b": each level must be 1 to 63 of A-Z a-z 0-9 . _ -`},
+		"act": {func(w *world) { w.say(0, wang, history.Line{Act: "slept"}) },
+			`cannot judge: client-wang.jsonl:13 has the unknown act "slept"`},
+		"answer": {func(w *world) { w.say(0, wang, history.Line{Act: history.ActAnswered, Call: 99}) },
+			"cannot judge: client-wang.jsonl:13 answers a call that nobody made"},
+		"asked": {func(w *world) { w.say(0, wang, history.Line{Act: history.ActAsked, Topic: "elsewhere"}) },
+			`cannot judge: client-wang.jsonl:13 asks on "elsewhere", which is no request topic`},
+		"targets": {func(w *world) {
+			w.e.Store.Targets = append(w.e.Store.Targets, checker.Target{RunID: "R9", StoreID: "A"})
+		},
+			"cannot judge: the database has targets of run R9 and no such run"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := clean(t)
+			c.change(w)
+			if _, err := checker.Check(w.e); err == nil || err.Error() != c.want {
+				t.Errorf("got %v, want %s", err, c.want)
+			}
+		})
+	}
+}
