@@ -181,7 +181,8 @@ type OpenTask struct {
 }
 
 // Hello opens every connection of a terminal; headquarters answers with sync.
-// Partial says that Open was too long for one message and was cut: a task that
+// OrderSeq is the highest number of an order that the terminal took, 0 when it
+// checks none: headquarters, restored from a backup, goes on above it. Partial says that Open was too long for one message and was cut: a task that
 // is absent may be held all the same.
 type Hello struct {
 	Meta
@@ -192,6 +193,7 @@ type Hello struct {
 	Open         []OpenTask        `json:"open"`
 	Partial      bool              `json:"partial,omitempty"`
 	ClockMs      int64             `json:"clockMs"` // the terminal's wall clock
+	OrderSeq     int64             `json:"orderSeq,omitempty"`
 }
 
 // OrderKind tells the orders apart.

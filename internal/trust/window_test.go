@@ -2,6 +2,7 @@ package trust_test
 
 import (
 	"errors"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -44,6 +45,26 @@ func TestWindowTakesEachNumberOnce(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestWindowTakesNoNumberThatCannotBeCounted(t *testing.T) {
+	t.Parallel()
+	w := trust.NewWindow(1024, 0)
+	for _, number := range []int64{math.MaxInt64, math.MaxInt64 - 7, trust.MaxNumber + 1, 0, -1, math.MinInt64} {
+		if err := w.Take(number); !errors.Is(err, trust.ErrReplayed) {
+			t.Errorf("%d: %v", number, err)
+		}
+	}
+	for _, number := range []int64{trust.MaxNumber, trust.MaxNumber - 1} {
+		if err := w.Take(number); err != nil {
+			t.Errorf("%d: %v", number, err)
+		}
+	}
+	full := trust.NewWindow(64, math.MaxInt64)
+	if err := full.Take(trust.MaxNumber); !errors.Is(err, trust.ErrReplayed) {
+		t.Errorf("below a floor out of all bounds: %v", err)
+	}
+	full.GiveBack(trust.MaxNumber)
 }
 
 func TestWindowLetsOneOfTwoThroughAtOnce(t *testing.T) {

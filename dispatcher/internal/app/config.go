@@ -50,6 +50,8 @@ type MQTT struct {
 	// CertFile and KeyFile are the certificate with which headquarters logs in.
 	CertFile string `yaml:"cert_file"`
 	KeyFile  string `yaml:"key_file"`
+	// AllowPlaintext reaches a broker on another machine without TLS.
+	AllowPlaintext bool `yaml:"allow_plaintext"`
 	// UsersFile says who may ask for what: an external broker authenticates,
 	// headquarters decides. Empty: whoever the broker lets in is an operator.
 	UsersFile string `yaml:"users_file"`

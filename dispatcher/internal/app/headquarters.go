@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"muster/dispatcher/internal/admin"
@@ -48,6 +50,8 @@ type headquarters struct {
 	enrol    *enrol.Server      // nil: off
 	admin    *admin.Server
 	auditor  *auditor.Auditor
+
+	panicked atomic.Int64 // when a panic was last told, in nanoseconds
 
 	trigger  *trigger.Trigger
 	offer    *offer.Offers
@@ -140,7 +144,7 @@ func (hq *headquarters) wireAdmission() {
 	})
 	hq.presence = presence.New(presence.Config{
 		Terminals: hq.store, Tasks: hq.store, Sender: hq.sender, Orders: hq.orders, Now: time.Now, Logger: hq.log,
-		Listeners: []presence.Listener{hq.grant, hq.intake}, Republish: hq.offer.Republish,
+		Listeners: []presence.Listener{hq.grant, hq.intake}, Republish: hq.offer.Republish, Numbered: hq.numbered,
 		Announce: hq.cfg.Transport == TransportEmbedded,
 	})
 }
@@ -210,8 +214,25 @@ func stopped(stop func()) func() error {
 	return func() error { stop(); return nil }
 }
 
-// handle routes one message to its step.
-func (hq *headquarters) handle(ctx context.Context, in transport.Inbound) error {
+// panicTold is how long the stack of a panic is not logged again.
+const panicTold = time.Minute
+
+// handle routes one message to its step. One that makes a step panic must not
+// end headquarters, nor come again for ever: it is acknowledged and not taken
+// in, and a terminal that gets no receipt keeps its answer.
+func (hq *headquarters) handle(ctx context.Context, in transport.Inbound) (err error) {
+	defer func() {
+		r := recover()
+		if r == nil {
+			return
+		}
+		err = nil
+		now := time.Now().UnixNano()
+		if last := hq.panicked.Load(); now-last > int64(panicTold) && hq.panicked.CompareAndSwap(last, now) {
+			hq.log.Error("a message made a step panic; it is not taken in", "topic", in.Topic, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			hq.raise(protocol.SeverityCritical, "message_panicked", in.Topic, fmt.Errorf("%v", r))
+		}
+	}()
 	addr, ok := hq.topics.Parse(in.Topic)
 	if !ok {
 		hq.log.Warn("message on a topic that nobody takes in", "topic", in.Topic)

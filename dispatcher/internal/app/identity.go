@@ -86,28 +86,47 @@ func (hq *headquarters) startNumbers(ctx context.Context, cleanup *stack) error 
 	if err != nil {
 		return err
 	}
-	hq.sender.StartAbove(used)
+	if !hq.sender.StartAbove(used) {
+		return fmt.Errorf("cannot start: headquarters' clock stands at %s, two days or more before what it last did; set the clock",
+			time.Now().Format(time.RFC3339))
+	}
 	if err := hq.store.NoteNumber(ctx, hq.sender.Number()+numbersAhead); err != nil {
 		return err
 	}
 	noting, stop := context.WithCancel(ctx)
 	var noted sync.WaitGroup
-	noted.Go(func() {
-		tick := time.NewTicker(reserveEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-noting.Done():
-				return
-			case <-tick.C:
-				if err := hq.store.NoteNumber(noting, hq.sender.Number()+numbersAhead); err != nil {
-					hq.log.Error("cannot reserve numbers", "error", err)
-				}
+	noted.Go(func() { hq.reserveNumbers(noting) })
+	cleanup.push(func() error {
+		stop()
+		noted.Wait()
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+		defer cancel()
+		return hq.store.NoteNumber(last, hq.sender.Number())
+	})
+	return nil
+}
+
+func (hq *headquarters) reserveNumbers(ctx context.Context) {
+	tick := time.NewTicker(reserveEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if err := hq.store.NoteNumber(ctx, hq.sender.Number()+numbersAhead); err != nil {
+				hq.log.Error("cannot reserve numbers", "error", err)
 			}
 		}
-	})
-	cleanup.push(func() error { stop(); noted.Wait(); return nil })
-	return nil
+	}
+}
+
+// numbered goes on above a number that a terminal has seen: headquarters may
+// have been restored from a backup.
+func (hq *headquarters) numbered(seq int64) {
+	if seq > hq.sender.Number() && !hq.sender.StartAbove(seq) {
+		hq.log.Warn("a terminal names a number that headquarters cannot have reached", "seq", seq)
+	}
 }
 
 // patiently gives a stop its time although ctx has ended.
@@ -204,14 +223,15 @@ const careEvery = time.Hour
 
 // care renews what ends and takes off what has ended, until ctx ends.
 func (hq *headquarters) care(ctx context.Context) {
-	tick := time.NewTicker(careEvery)
-	defer tick.Stop()
+	timer := time.NewTimer(time.Minute) // once everything has started
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-tick.C:
+		case now := <-timer.C:
 			hq.careNow(ctx, now)
+			timer.Reset(careEvery)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -20,6 +21,9 @@ func (c Config) checkMQTT(file *settings.File) error {
 	u, err := url.Parse(m.URL)
 	if err != nil || u.Host == "" || !strings.Contains(" mqtt mqtts ws wss ", " "+u.Scheme+" ") {
 		return file.Errorf("$.mqtt.url", "%q is no broker address; write one such as mqtt://127.0.0.1:1883", m.URL)
+	}
+	if (u.Scheme == "mqtt" || u.Scheme == "ws") && !m.AllowPlaintext && !onThisMachine(u.Hostname()) {
+		return file.Errorf("$.mqtt.url", "%s carries password and payloads in clear; write mqtts:// or wss://, or say mqtt.allow_plaintext: true", u.Redacted())
 	}
 	if !protocol.ValidID(m.User) {
 		return file.Errorf("$.mqtt.user", "%q is no user name; write 1 to 63 of A-Z a-z 0-9 . _ -", m.User)
@@ -44,6 +48,11 @@ func (c Config) checkMQTT(file *settings.File) error {
 		return file.Errorf("$.mqtt.cert_file", "%v", err)
 	}
 	return nil
+}
+
+func onThisMachine(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // login reads how headquarters reaches and logs in at its broker.

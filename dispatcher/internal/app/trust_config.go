@@ -59,7 +59,7 @@ func (c Config) checkTrust(file *settings.File) error {
 		return file.Errorf("$.enrolment.url", "%q is no address such as https://hq.example.com:8443", c.Enrolment.URL)
 	}
 	host, _, err := net.SplitHostPort(c.Admin.Address)
-	if ip := net.ParseIP(host); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
 		return file.Errorf("$.admin.address", "%q is not a loopback host:port such as 127.0.0.1:0", c.Admin.Address)
 	}
 	if c.Approval.OverStores < 0 {

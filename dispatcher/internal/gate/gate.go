@@ -44,10 +44,10 @@ type Keys interface {
 	GetTerminalKey(ctx context.Context, keyID string) (store.TerminalKey, error)
 }
 
-// Numbers tells how far a terminal had counted at its last hello, 0 when it
-// never said one.
+// Numbers tells how far a terminal had counted, with one key, at its last hello;
+// 0 when it never said one with that key.
 type Numbers interface {
-	LastHelloSeq(ctx context.Context, storeID, terminalID string) (int64, error)
+	LastHelloSeq(ctx context.Context, storeID, terminalID, keyID string) (int64, error)
 }
 
 // Config wires the gate. Every field but Alarm is required.
@@ -69,7 +69,7 @@ type Gate struct {
 	alarms *quieter
 
 	mu      sync.Mutex
-	windows map[terminal]*trust.Window // of enrolled terminals alone
+	windows map[string]*trust.Window // by key id, of enrolled keys alone
 
 	passed  atomic.Int64
 	refused [len(reasons)]atomic.Int64
@@ -82,7 +82,7 @@ func (t terminal) String() string { return t.store + "/" + t.id }
 
 // New returns a gate that knows no number yet.
 func New(cfg Config) *Gate {
-	return &Gate{cfg: cfg, keys: newRing(cfg.Keys, maxKeys), log: newQuieter(), alarms: newQuieter(), windows: map[terminal]*trust.Window{}}
+	return &Gate{cfg: cfg, keys: newRing(cfg.Keys, maxKeys), log: newQuieter(), alarms: newQuieter(), windows: map[string]*trust.Window{}}
 }
 
 // Pass calls next for a message that is believed, and returns next's error. It
@@ -138,7 +138,7 @@ func (g *Gate) once(ctx context.Context, who terminal, kind protocol.Kind, in tr
 		g.refuse(ctx, who, kind, in, refusal{Unnumbered, fmt.Errorf("seq is %d; it must be 1 or more", n.Seq)})
 		return nil
 	}
-	window, err := g.window(ctx, who)
+	window, err := g.window(ctx, who, in.Signature.KeyID)
 	if err != nil {
 		return err
 	}
@@ -158,27 +158,35 @@ func (g *Gate) once(ctx context.Context, who terminal, kind protocol.Kind, in tr
 	return err
 }
 
-// window is the terminal's window; a new one begins where the terminal stood at
-// its last hello.
-func (g *Gate) window(ctx context.Context, who terminal) (*trust.Window, error) {
+// window is the window of a terminal's key; a new one begins where the terminal
+// stood with that key at its last hello. A terminal that is enrolled anew counts
+// anew: whoever copied its old key cannot have used up its numbers.
+func (g *Gate) window(ctx context.Context, who terminal, keyID string) (*trust.Window, error) {
 	g.mu.Lock()
-	known := g.windows[who]
+	known := g.windows[keyID]
 	g.mu.Unlock()
 	if known != nil {
 		return known, nil
 	}
-	floor, err := g.cfg.Numbers.LastHelloSeq(ctx, who.store, who.id)
+	floor, err := g.cfg.Numbers.LastHelloSeq(ctx, who.store, who.id, keyID)
 	if err != nil {
 		return nil, fmt.Errorf("cannot tell which messages of %s are new: %w", who, err)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.windows[who] == nil {
-		g.windows[who] = trust.NewWindow(windowSize, floor)
+	if g.windows[keyID] == nil {
+		g.windows[keyID] = trust.NewWindow(windowSize, floor)
 	}
-	return g.windows[who], nil
+	return g.windows[keyID], nil
 }
 
 // Forget drops keys from memory. Call it once their revocation is committed:
 // whatever they sign from then on is refused.
-func (g *Gate) Forget(keyIDs ...string) { g.keys.forget(keyIDs...) }
+func (g *Gate) Forget(keyIDs ...string) {
+	g.keys.forget(keyIDs...)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, id := range keyIDs {
+		delete(g.windows, id)
+	}
+}

@@ -2,6 +2,7 @@ package gate_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
 	"muster/internal/protocol"
+	"muster/internal/trust"
 )
 
 func kinds() []protocol.Kind { return append(protocol.FromTerminal(), protocol.KindPresence) }
@@ -199,7 +201,7 @@ func TestNumbersGoOnAfterARestart(t *testing.T) {
 	if !h.pass(hello) {
 		t.Fatal("the hello is refused")
 	}
-	if err := h.store.SaveHello(t.Context(), store.Terminal{StoreID: "S1", TerminalID: "pos", Hello: hello.Payload}, h.clock()); err != nil {
+	if err := h.store.SaveHello(t.Context(), store.Terminal{StoreID: "S1", TerminalID: "pos", Hello: kept(t, hello)}, h.clock()); err != nil {
 		t.Fatal(err)
 	}
 	h.Gate = gate.New(h.cfg)
@@ -208,6 +210,48 @@ func TestNumbersGoOnAfterARestart(t *testing.T) {
 	}
 	if !h.pass(h.says(p, protocol.KindClaim, 101)) {
 		t.Error("what came after the last hello is refused")
+	}
+}
+
+// kept is a hello as headquarters keeps it: with the key that signed it.
+func kept(t *testing.T, hello transport.Inbound) []byte {
+	t.Helper()
+	var members map[string]any
+	if err := json.Unmarshal(hello.Payload, &members); err != nil {
+		t.Fatal(err)
+	}
+	members["kid"] = hello.Signature.KeyID
+	payload, err := json.Marshal(members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return payload
+}
+
+// TestANewEnrolmentCountsAnew: whoever copied a terminal's key and used its
+// numbers up has not used up those of the key that replaces it.
+func TestANewEnrolmentCountsAnew(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	stolen := h.enrol("S1", "pos", 1)
+	last := h.says(stolen, protocol.KindHello, trust.MaxNumber)
+	if !h.pass(last) {
+		t.Fatal("the highest number is refused")
+	}
+	if err := h.store.SaveHello(t.Context(), store.Terminal{StoreID: "S1", TerminalID: "pos", Hello: kept(t, last)}, h.clock()); err != nil {
+		t.Fatal(err)
+	}
+	fresh := h.enrol("S1", "pos", 2)
+	for _, restarted := range []bool{false, true} {
+		if restarted {
+			h.Gate = gate.New(h.cfg)
+		}
+		if !h.pass(h.says(fresh, protocol.KindHello, 7)) {
+			t.Errorf("the new key is refused (headquarters started anew: %v)", restarted)
+		}
+		if h.pass(h.says(stolen, protocol.KindClaim, 99)) {
+			t.Errorf("an old number of the old key went through (headquarters started anew: %v)", restarted)
+		}
 	}
 }
 

@@ -62,8 +62,11 @@ func (p *Presence) HandleHello(ctx context.Context, addr protocol.Address, in tr
 	if !p.cfg.Announce {
 		p.heard(terminal{addr.Store, addr.Terminal})
 	}
-	if err := p.save(ctx, addr, m); err != nil {
+	if err := p.save(ctx, addr, m, in.Signature.KeyID); err != nil {
 		return err
+	}
+	if p.cfg.Numbered != nil {
+		p.cfg.Numbered(m.OrderSeq)
 	}
 	order, unknown, err := p.open(ctx, addr, m)
 	if err != nil {
@@ -80,7 +83,13 @@ func (p *Presence) HandleHello(ctx context.Context, addr protocol.Address, in tr
 	return nil
 }
 
-func (p *Presence) save(ctx context.Context, addr protocol.Address, m protocol.Hello) error {
+// kept is a hello as it is kept: with the key that signed it.
+type kept struct {
+	protocol.Hello
+	KeyID string `json:"kid,omitempty"`
+}
+
+func (p *Presence) save(ctx context.Context, addr protocol.Address, m protocol.Hello, keyID string) error {
 	now := p.cfg.Now()
 	t := store.Terminal{StoreID: addr.Store, TerminalID: addr.Terminal}
 	if m.ClockMs > 0 {
@@ -89,7 +98,7 @@ func (p *Presence) save(ctx context.Context, addr protocol.Address, m protocol.H
 	}
 	m.Open = []protocol.OpenTask{}
 	var err error
-	if t.Hello, err = protocol.Encode(m); err != nil {
+	if t.Hello, err = protocol.Encode(kept{m, keyID}); err != nil {
 		return fmt.Errorf("cannot keep the hello of terminal %s of store %s: %w", addr.Terminal, addr.Store, err)
 	}
 	if err := p.cfg.Terminals.SaveHello(ctx, t, now); err != nil {

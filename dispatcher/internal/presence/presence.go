@@ -78,9 +78,12 @@ type Config struct {
 	Orders    Orders
 	Listeners []Listener
 	Republish func(storeID string) // offers that a terminal does not know
-	Announce  bool
-	Now       func() time.Time
-	Logger    *slog.Logger
+	// Numbered, when set, is told the highest number of an order that a terminal
+	// took.
+	Numbered func(seq int64)
+	Announce bool
+	Now      func() time.Time
+	Logger   *slog.Logger
 }
 
 // Presence is the step. Create it with New; its methods are safe for concurrent
@@ -223,15 +226,15 @@ func (p *Presence) apply(who terminal, online bool, session string, rank, at tim
 	}
 }
 
-func (p *Presence) tellOffline(who terminal) {
-	for _, l := range p.cfg.Listeners {
-		l.Offline(who.store, who.id)
 // setBack reports that the newest session began after now: headquarters' clock,
 // which numbers the sessions of its own broker, was set back since.
 func (p *Presence) setBack(st *state) bool {
 	return p.cfg.Announce && st.rank.After(p.cfg.Now())
 }
 
+func (p *Presence) tellOffline(who terminal) {
+	for _, l := range p.cfg.Listeners {
+		l.Offline(who.store, who.id)
 	}
 }
 

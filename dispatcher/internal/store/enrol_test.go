@@ -304,7 +304,7 @@ func TestLastHelloSeq(t *testing.T) {
 	b := setup(t)
 	want := func(want int64) {
 		t.Helper()
-		if seq, err := b.LastHelloSeq(t.Context(), "007", "pos1"); err != nil || seq != want {
+		if seq, err := b.LastHelloSeq(t.Context(), "007", "pos1", "k1"); err != nil || seq != want {
 			t.Errorf("got %d, %v, want %d", seq, err, want)
 		}
 	}
@@ -313,11 +313,11 @@ func TestLastHelloSeq(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(0)
-	for _, hello := range []string{`{"id":"x","seq":9007199254740993}`, `{"id":"x"}`} {
+	for _, hello := range []string{`{"id":"x","seq":9007199254740993,"kid":"k1"}`, `{"id":"x","kid":"k1"}`, `{"id":"x","seq":5,"kid":"k2"}`, `{"id":"x","seq":5}`} {
 		if err := b.SaveHello(t.Context(), store.Terminal{StoreID: "007", TerminalID: "pos1", Hello: []byte(hello)}, t0); err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(hello, "seq") {
+		if strings.Contains(hello, "9007") {
 			want(9007199254740993)
 			continue
 		}

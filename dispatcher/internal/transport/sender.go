@@ -30,20 +30,39 @@ type Sender struct {
 	signer func() *trust.Signer // nil: nothing is signed
 }
 
-// NewSender returns a sender over out. Its numbers start at the clock's
+// NewSender returns a sender over out. Its numbers follow the clock's
 // microseconds, so that they go on growing across restarts and stay exact as
-// JSON numbers.
+// JSON numbers, and never go back with it.
 func NewSender(out Publisher, topics protocol.Topics, now func() time.Time) *Sender {
 	s := &Sender{out: out, topics: topics, now: now, seq: &atomic.Int64{}}
 	s.seq.Store(now().UnixMicro())
 	return s
 }
 
-// StartAbove has the numbers go on above one that an earlier process may have
-// used, whatever the clock says: a terminal refuses numbers that it has seen.
-// Call it before anything is published.
-func (s *Sender) StartAbove(number int64) {
-	s.seq.Store(max(s.seq.Load(), number))
+// farAhead bounds how far above the clock numbers may be pushed: a clock that
+// was set back by a day is survived, and nobody can use the numbers up.
+const farAhead = int64(48 * time.Hour / time.Microsecond)
+
+// StartAbove has the numbers go on above one that was used before, whatever the
+// clock says: a terminal refuses numbers that it has seen. It reports false, and
+// changes nothing, when that is more than 48 hours ahead of the clock.
+func (s *Sender) StartAbove(number int64) bool {
+	if number > s.now().UnixMicro()+farAhead {
+		return false
+	}
+	s.next(number)
+	return true
+}
+
+// next returns a number above all earlier ones and not below least.
+func (s *Sender) next(least int64) int64 {
+	for {
+		last := s.seq.Load()
+		number := max(last+1, least)
+		if s.seq.CompareAndSwap(last, number) {
+			return number
+		}
+	}
 }
 
 // Number is the newest one given out.
@@ -80,7 +99,7 @@ func (s *Sender) Meta() protocol.Meta {
 	return protocol.Meta{
 		ID:  ulid.MustNew(ulid.Timestamp(now), rand.Reader).String(),
 		At:  protocol.At(now),
-		Seq: s.seq.Add(1),
+		Seq: s.next(now.UnixMicro()),
 	}
 }
 

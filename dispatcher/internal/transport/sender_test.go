@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"errors"
+	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -83,6 +84,38 @@ func TestNumbersGrowAcrossARestart(t *testing.T) {
 			t.Errorf("after a restart %d follows %d", next, last)
 		}
 	})
+}
+
+func TestNumbersFollowTheClockAndNeverGoBack(t *testing.T) {
+	at := time.Date(2026, 9, 17, 12, 0, 0, 0, time.UTC)
+	topics, err := protocol.NewTopics(protocol.DefaultRoot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := transport.NewSender(&recorder{}, topics, func() time.Time { return at })
+	first := s.Meta().Seq
+	at = at.Add(time.Hour)
+	if got := s.Meta().Seq; got != at.UnixMicro() {
+		t.Errorf("an hour later the number is %d, want %d", got, at.UnixMicro())
+	}
+	last := s.Meta().Seq
+	at = at.Add(-26 * time.Hour) // the clock is set back
+	if got := s.Meta().Seq; got != last+1 {
+		t.Errorf("after the clock was set back %d follows %d", got, last)
+	}
+	again := transport.NewSender(&recorder{}, topics, func() time.Time { return at })
+	if !again.StartAbove(last) || again.Meta().Seq <= last {
+		t.Errorf("a later process does not go on above %d", last)
+	}
+	before := again.Number()
+	for _, number := range []int64{at.Add(49 * time.Hour).UnixMicro(), trust.MaxNumber, math.MaxInt64} {
+		if again.StartAbove(number) || again.Number() != before {
+			t.Errorf("somebody pushed the numbers to %d", number)
+		}
+	}
+	if again.StartAbove(first); again.Number() <= before {
+		t.Error("an old number took the newest one back")
+	}
 }
 
 func TestTwoWaysOutShareOneSeries(t *testing.T) {

@@ -34,6 +34,9 @@ func (a *Agent) sayHello(now time.Time) {
 	meta := a.cfg.Stamp.Meta()
 	hello := protocol.Hello{Meta: meta, AgentVersion: a.cfg.Version, Protocols: []int{protocolVersion},
 		Jobs: []protocol.JobVersion{}, Labels: a.cfg.Labels, Open: []protocol.OpenTask{}, ClockMs: now.UnixMilli()}
+	if a.cfg.Identity != nil {
+		hello.OrderSeq = a.window.Highest()
+	}
 	for job := range a.cfg.Jobs {
 		hello.Jobs = append(hello.Jobs, job)
 	}

@@ -232,7 +232,10 @@ func TestARejectedRequestMakesNothing(t *testing.T) {
 	if reply, _ = d.as("li", protocol.VerbApprove, word(asked, "approve")); reply.Code != protocol.CodeConflict {
 		t.Errorf("approved after that: %+v", reply)
 	}
-	if again := d.asked(order); again.ApprovalID == asked.ApprovalID || d.runs() != 0 {
+	if same := d.ask(protocol.VerbRun, order); same.Code != protocol.CodeConflict || same.Path != "/requestId" || !strings.Contains(same.Message, "rejected: not today") {
+		t.Errorf("sent again: %+v", same)
+	}
+	if again := d.asked(strings.Replace(order, "r1", "r2", 1)); again.ApprovalID == asked.ApprovalID || d.runs() != 0 {
 		t.Errorf("asked anew: %+v, %d runs", again, d.runs())
 	}
 }
@@ -252,7 +255,10 @@ func TestAnApprovalWaitsForAnHour(t *testing.T) {
 	if reply.Code != protocol.CodeExpired || told == nil || told.Code != protocol.CodeExpired || d.runs() != 0 {
 		t.Errorf("got %+v, told %+v", reply, told)
 	}
-	if again := d.asked(order); again.ApprovalID == asked.ApprovalID {
+	if same := d.ask(protocol.VerbRun, order); same.Code != protocol.CodeConflict || !strings.Contains(same.Message, "which is expired") {
+		t.Errorf("sent again: %+v", same)
+	}
+	if again := d.asked(strings.Replace(order, "r1", "r2", 1)); again.ApprovalID == asked.ApprovalID {
 		t.Error("what expired is asked for again under the same approval")
 	}
 	if reply, _ = d.as("chen", protocol.VerbApprove, word(asked, "approve")); reply.Code != protocol.CodeExpired {
@@ -385,11 +391,11 @@ func TestKeysAreRotatedByTwoPersons(t *testing.T) {
 			return nil
 		}
 	})
-	id, hash, err := d.trigger.AskKeys(t.Context(), "host:chen")
+	id, hash, err := d.trigger.AskKeys(t.Context(), "host:chen", false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, sum, err := d.trigger.AskKeys(t.Context(), "host:chen"); err != nil || again != id || sum != hash {
+	if again, sum, err := d.trigger.AskKeys(t.Context(), "host:chen", false); err != nil || again != id || sum != hash {
 		t.Errorf("asked again: %s, %v", again, err)
 	}
 	asked := protocol.Reply{ApprovalID: id, ContentHash: hash}
@@ -414,7 +420,7 @@ func TestKeysAreRotatedByTwoPersons(t *testing.T) {
 	if shown, _ := d.as("li", protocol.VerbStatus, `{"approvalId":"`+id+`"}`); shown.Approval.State != "approved" || shown.Approval.Kind != "keys" {
 		t.Errorf("shown %+v", shown.Approval)
 	}
-	if next, _, err := d.trigger.AskKeys(t.Context(), "host:chen"); err != nil || next == id {
+	if next, _, err := d.trigger.AskKeys(t.Context(), "host:chen", false); err != nil || next == id {
 		t.Errorf("asked after that: %s, %v", next, err)
 	}
 }
@@ -422,7 +428,7 @@ func TestKeysAreRotatedByTwoPersons(t *testing.T) {
 func TestKeysThatCannotBeRotatedAreNotAskedFor(t *testing.T) {
 	t.Parallel()
 	d := setup(t)
-	if _, _, err := d.trigger.AskKeys(t.Context(), "host:chen"); err == nil {
+	if _, _, err := d.trigger.AskKeys(t.Context(), "host:chen", false); err == nil {
 		t.Error("it was asked for")
 	}
 	d.trigger.Stop()

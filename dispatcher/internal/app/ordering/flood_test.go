@@ -32,7 +32,7 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 					t.Fatalf("%d replies", len(sent))
 				}
 			}
-			d.say(fmt.Sprint("retained"), protocol.VerbRun, transport.Inbound{Payload: []byte("{}"), Retained: true})
+			d.say("retained", protocol.VerbRun, transport.Inbound{Payload: []byte("{}"), Retained: true})
 		}
 	}
 	flood()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -204,6 +205,11 @@ func signed(t *testing.T, name string, role people.Role) (people.Person, *trust.
 	return people.Person{Name: name, Role: role, Key: public}, trust.NewSigner(private)
 }
 
+// until puts a deadline into a request.
+func until(payload string, deadline time.Time) []byte {
+	return fmt.Appendf(nil, `{"deadline":%d,%s`, deadline.UnixMilli(), payload[1:])
+}
+
 // S11: over a broker that is not ours, whoever catches a request and sends it
 // again gains nothing, however late and however often.
 func TestACaughtRequestMakesNoSecondRun(t *testing.T) {
@@ -219,7 +225,8 @@ func TestACaughtRequestMakesNoSecondRun(t *testing.T) {
 	}
 	reopen()
 	topic := "muster/v1/req/wang/run"
-	in := transport.Inbound{Topic: topic, Payload: []byte(order), Signature: signer.Sign(topic, []byte(order))}
+	caught := until(order, d.clock().Add(10*time.Minute))
+	in := transport.Inbound{Topic: topic, Payload: caught, Signature: signer.Sign(topic, caught)}
 	first := d.reply(d.say("wang", protocol.VerbRun, in)[0])
 	if !first.OK || *first.Duplicate {
 		t.Fatalf("got %+v", first)
@@ -259,7 +266,7 @@ func TestACaughtRequestMakesNoSecondRun(t *testing.T) {
 	if reply := d.reply(d.say("wang", protocol.VerbStatus, transport.Inbound{Payload: []byte(`{"runId":"` + first.RunID + `"}`)})[0]); !reply.OK {
 		t.Errorf("a question needs no signature: %+v", reply)
 	}
-	cancel := []byte(`{"runId":"` + first.RunID + `"}`)
+	cancel := until(`{"runId":"`+first.RunID+`"}`, d.clock().Add(time.Minute))
 	if reply := d.reply(d.say("wang", protocol.VerbCancel, transport.Inbound{Payload: cancel, Signature: signer.Sign("muster/v1/req/wang/cancel", cancel)})[0]); !reply.OK {
 		t.Errorf("a signed cancel: %+v", reply)
 	}

@@ -58,17 +58,17 @@ func (r *Roster) Beat(ctx context.Context, now time.Time) error {
 }
 
 // NoteNumber notes a number up to which headquarters may have numbered what it
-// says. A lower one than before changes nothing.
+// says.
 func (r *Roster) NoteNumber(ctx context.Context, number int64) error {
 	_, err := r.db.Update(ctx, `INSERT INTO meta (key, value) VALUES ('number', CAST(? AS TEXT))
-			ON CONFLICT (key) DO UPDATE SET value = CAST(max(CAST(value AS INTEGER), CAST(excluded.value AS INTEGER)) AS TEXT)`, number)
+			ON CONFLICT (key) DO UPDATE SET value = excluded.value`, number)
 	if err != nil {
 		return fmt.Errorf("cannot note headquarters' number: %w", err)
 	}
 	return nil
 }
 
-// LastNumber returns the highest number noted, or 0.
+// LastNumber returns the number noted last, or 0.
 func (r *Roster) LastNumber(ctx context.Context) (int64, error) {
 	number, err := sqlite.One(ctx, r.db.Readers(), func(row sqlite.Row) (number int64, err error) {
 		err = row.Scan(&number)
@@ -94,12 +94,13 @@ func (r *Roster) SaveHello(ctx context.Context, t Terminal, now time.Time) error
 }
 
 // LastHelloSeq returns the number ("seq") of the last hello of the terminal, or
-// 0 when it never said one.
-func (r *Roster) LastHelloSeq(ctx context.Context, storeID, terminalID string) (int64, error) {
+// 0 when it never said one or said it with another key ("kid").
+func (r *Roster) LastHelloSeq(ctx context.Context, storeID, terminalID, keyID string) (int64, error) {
 	seq, err := sqlite.One(ctx, r.db.Readers(), func(row sqlite.Row) (seq int64, err error) {
 		err = row.Scan(&seq)
 		return seq, err
-	}, `SELECT coalesce((SELECT json_extract(hello, '$.seq') FROM terminals WHERE store_id = ? AND terminal_id = ?), 0)`, storeID, terminalID)
+	}, `SELECT coalesce((SELECT json_extract(hello, '$.seq') FROM terminals
+			WHERE store_id = ? AND terminal_id = ? AND json_extract(hello, '$.kid') = ?), 0)`, storeID, terminalID, keyID)
 	if err != nil {
 		return 0, fmt.Errorf("cannot read the last hello of terminal %s of store %s: %w", terminalID, storeID, err)
 	}
