@@ -1,11 +1,15 @@
 package attack_test
 
 import (
+	"archive/zip"
 	"encoding/csv"
 	"fmt"
+	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,6 +99,48 @@ func TestS22SpreadsheetsFindNoFormulaInTheCSV(t *testing.T) {
 				}
 				if strings.HasPrefix(cell, "-2+3") {
 					t.Errorf("%q makes the cell %q", marker, cell)
+				}
+			}
+		}
+	}
+}
+
+// workbook returns the parts of an XLSX file.
+func workbook(t *testing.T, text string) map[string]string {
+	t.Helper()
+	packed, err := zip.NewReader(strings.NewReader(text), int64(len(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := map[string]string{}
+	for _, file := range packed.File {
+		part, err := file.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts[file.Name] = string(data)
+	}
+	return parts
+}
+
+func TestS23SpreadsheetsFindNoFormulaInTheXLSX(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, settings{}, "A")
+	agent, _ := s.agent("A", "pos1", s.enrol("A", "pos1"))
+	agent.AwaitOutput("link is up")
+	for n, marker := range []string{"=cmd|' /C calc'!A0", "+1+1", "@SUM(1)", "=HYPERLINK(\"http://evil\")", "</t></is></c><c><f>1+1</f>", "\t=1+1", "_x003D_1+1"} {
+		parts := workbook(t, s.reportFile(s.answered(n, marker), ".xlsx"))
+		if len(parts["xl/worksheets/sheet2.xml"]) == 0 {
+			t.Fatalf("no sheet of stores among %v", slices.Collect(maps.Keys(parts)))
+		}
+		for name, part := range parts {
+			for _, live := range []string{"<f>", "<f ", "<hyperlink", "externalLink", "vbaProject", "ddeLink", "oleLink"} {
+				if strings.Contains(part, live) {
+					t.Errorf("%q leaves %s in %s", marker, live, name)
 				}
 			}
 		}

@@ -242,6 +242,34 @@ func TestS12AndS41ABrokerSpeaksForNoTerminal(t *testing.T) {
 	}
 }
 
+// TestNoNumberEndsHeadquartersOrLocksATerminalOut: whoever copied a terminal's
+// key may use up its numbers; a new enrolment of that terminal counts anew.
+func TestNoNumberEndsHeadquartersOrLocksATerminalOut(t *testing.T) {
+	t.Parallel()
+	l := newLiar(t, "A")
+	folder := l.enrol("A", "pos1")
+	thief := l.steal("A", "pos1", folder)
+	topic := "muster/v1/stores/A/terminals/pos1/hello"
+	for _, seq := range []string{"9223372036854775800", "9223372036854775807", "9007199254740993", "9007199254740992", "9223372036854775801", "-9223372036854775808"} {
+		payload := `{"id":"01ARZ3NDEKTSV4RRFFQ69G5FAV","at":"2026-09-17T12:00:00.000Z","seq":` + seq +
+			`,"agentVersion":"x","protocols":[1],"jobs":[],"open":[],"clockMs":1,"orderSeq":` + strings.TrimPrefix(seq, "-") + `}`
+		if _, err := l.tap.publish(message{topic: topic, payload: payload, signature: thief.signer.Sign(topic, []byte(payload))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if reply := l.tap.ask("operator", "jobs", ""); !reply.OK {
+		t.Fatalf("%+v", reply)
+	}
+	l.run("dispatcher", "revoke", "A", "pos1", "--data", l.path("data"))
+	again := l.path("terminals/A/again")
+	l.run("edge-agent", "enroll", "--token", l.token("A", "pos1"), "--headquarters", "https://"+l.enrolment, "--identity", again)
+	l.agent("A", again)
+	l.settled("A")
+	l.hq.Kill()
+	l.serve()
+	l.settled("A")
+}
+
 func TestS42OnlyHeadquartersKeysGiveOrders(t *testing.T) {
 	t.Parallel()
 	l := newLiar(t, "A", "B")
