@@ -2,6 +2,7 @@ package enrol
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
@@ -31,7 +32,7 @@ const (
 func KeepFresh(ctx context.Context, id *identity.Identity, log *slog.Logger) {
 	retry := backoff.NewExponentialBackOff(backoff.WithInitialInterval(firstRetry),
 		backoff.WithMaxInterval(lastRetry), backoff.WithMaxElapsedTime(0))
-	due := renewAt(id)
+	due := firstRenewal(id.Certificate().Leaf, time.Now())
 	for {
 		if !sleep(ctx, min(time.Until(due), longestWait)) {
 			return
@@ -45,7 +46,7 @@ func KeepFresh(ctx context.Context, id *identity.Identity, log *slog.Logger) {
 		}
 		if err == nil {
 			retry.Reset()
-			due = renewAt(id)
+			due = nextRenewal(id.Certificate().Leaf, time.Now())
 			log.Info("certificate is renewed", "valid_until", id.Certificate().Leaf.NotAfter, "renews_at", due)
 			continue
 		}
@@ -69,11 +70,23 @@ func tell(log *slog.Logger, end time.Time, err error, wait time.Duration) {
 	log.Warn("certificate is not renewed yet", "valid_until", end, "error", err, "retry_in", wait)
 }
 
-// renewAt is when two thirds of the lifetime are over, or a little later.
-func renewAt(id *identity.Identity) time.Time {
-	leaf := id.Certificate().Leaf
-	life := leaf.NotAfter.Sub(leaf.NotBefore)
-	return leaf.NotBefore.Add(life*2/3 + rand.N(life/spread+1))
+// firstRenewal is when a certificate is due that was there at the start: at once,
+// where the clock shows a time before it began and so cannot tell its age.
+func firstRenewal(leaf *x509.Certificate, now time.Time) time.Time {
+	if now.Before(leaf.NotBefore) {
+		return now
+	}
+	return nextRenewal(leaf, now)
+}
+
+// nextRenewal is when two thirds of the lifetime are over, or a little later: by
+// the clock, or counted from now where that has not reached the beginning.
+func nextRenewal(leaf *x509.Certificate, now time.Time) time.Time {
+	life, from := leaf.NotAfter.Sub(leaf.NotBefore), leaf.NotBefore
+	if now.Before(from) {
+		from = now
+	}
+	return from.Add(life*2/3 + rand.N(life/spread+1))
 }
 
 // sleep reports false when ctx ended first.
