@@ -30,6 +30,7 @@ type document struct {
 	InputSchema  string         `yaml:"input_schema"`
 	OutputSchema string         `yaml:"output_schema"`
 	Approval     bool           `yaml:"approval"`
+	MaxInput     int            `yaml:"max_input_bytes"`
 	Policy       policyDocument `yaml:"policy"`
 	Columns      []column       `yaml:"columns"`
 }
@@ -106,7 +107,7 @@ func (l *loader) load(name, shown string) (Spec, error) {
 	}
 	l.note(data)
 	// The conversions fail to compile when Policy and its document differ.
-	doc := document{Policy: policyDocument(DefaultPolicy())}
+	doc := document{MaxInput: DefaultInputBytes, Policy: policyDocument(DefaultPolicy())}
 	if l.file, err = settings.Decode(shown, data, &doc); err != nil {
 		return Spec{}, err
 	}
@@ -114,6 +115,7 @@ func (l *loader) load(name, shown string) (Spec, error) {
 	l.check(namePattern.MatchString(doc.Name), "$.name", "must be lower case letters, digits and _, the first a letter, at most 63")
 	l.check(doc.Version >= 1 && doc.Version <= 9999, "$.version", "is %d, must be 1 to 9999", doc.Version)
 	l.require("$.title", doc.Title)
+	l.check(doc.MaxInput >= 2 && doc.MaxInput <= MaxInputBytes, "$.max_input_bytes", "is %d, must be 2 to %d", doc.MaxInput, MaxInputBytes)
 	l.checkPolicy(doc.Policy)
 	spec := Spec{
 		Name:     doc.Name,
@@ -123,6 +125,8 @@ func (l *loader) load(name, shown string) (Spec, error) {
 		Columns:  l.columns(doc.Columns),
 		Policy:   Policy(doc.Policy),
 		Approval: doc.Approval,
+
+		MaxInputBytes: doc.MaxInput,
 	}
 	spec.Input = l.schema("$.input_schema", doc.InputSchema)
 	spec.Output = l.schema("$.output_schema", doc.OutputSchema)

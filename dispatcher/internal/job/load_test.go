@@ -116,6 +116,8 @@ func TestLoadRefusesWithFileLineAndKey(t *testing.T) {
 		"too short":          {good + "policy:\n  barrier: 10ms\n", `j.yaml:7: policy.barrier: is 10ms, must be 1s to 24h0m0s`},
 		"too long":           {good + "policy:\n  barrier: 25h\n", `j.yaml:7: policy.barrier: is 25h0m0s, must be 1s to 24h0m0s`},
 		"negative":           {good + "policy:\n  makeup: -1s\n", `j.yaml:7: policy.makeup: is -1s, must be 0s to 744h0m0s`},
+		"input too small":    {good + "max_input_bytes: 1\n", `j.yaml:6: max_input_bytes: is 1, must be 2 to 262144`},
+		"input too large":    {good + "max_input_bytes: 262145\n", `j.yaml:6: max_input_bytes: is 262145, must be 2 to 262144`},
 		"no attempts":        {good + "policy:\n  attempts: 0\n", `j.yaml:7: policy.attempts: is 0, must be 1 to 10`},
 		"attempts as text":   {good + "policy:\n  attempts: two\n", `j.yaml:7: policy.attempts: must be a whole number`},
 		"attempts fraction":  {good + "policy:\n  attempts: 1.5\n", `j.yaml:7: policy.attempts: must be a whole number`},
@@ -213,4 +215,19 @@ func TestTheDigestIsOfAllThatAJobSays(t *testing.T) {
 func withoutInput(files fstest.MapFS) fstest.MapFS {
 	delete(files, "in.schema.json")
 	return files
+}
+
+func TestAnInputIsBoundedUnlessTheJobSaysMore(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{"": 64 << 10, "max_input_bytes: 262144\n": 256 << 10} {
+		dir := t.TempDir()
+		write(t, dir, "j.yaml", good+text)
+		registry, err := job.Load(dir, os.DirFS(dir), builtIn())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if spec, _ := registry.Get("count_stock"); spec.MaxInputBytes != want {
+			t.Errorf("%q: %d", text, spec.MaxInputBytes)
+		}
+	}
 }

@@ -18,6 +18,9 @@ type Spec struct {
 	Output  *schema.Schema // of a task's result
 	Columns []protocol.Column
 	Policy  Policy // what a run takes unless its request says otherwise
+	// MaxInputBytes bounds a run's input, without white space; 0:
+	// DefaultInputBytes. Every task keeps the input, and every store gets it.
+	MaxInputBytes int
 	// Approval: every run of the job needs the word of a second person.
 	Approval bool
 	// Digest is the SHA-256, in hex, of the job's file and its two schemas: who
@@ -46,6 +49,9 @@ const (
 	// caps apply besides.
 	MaxRunning   = 100_000
 	MaxGrantRate = 10_000
+	// DefaultInputBytes and MaxInputBytes bound an input.
+	DefaultInputBytes = 64 << 10
+	MaxInputBytes     = 256 << 10
 	// MaxPriority bounds the priority on both sides of 0.
 	MaxPriority = 100
 )
