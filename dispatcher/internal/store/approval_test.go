@@ -340,3 +340,31 @@ func TestRedactionsAreCountedWithTheAnswer(t *testing.T) {
 		t.Error("it was rewritten")
 	}
 }
+
+func TestTheLastApprovalOfARequestIsFoundWhateverBecameOfIt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	if _, err := b.LastApproval(t.Context(), "ada", "q1"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("before any: %v", err)
+	}
+	b.ask("A1")
+	for i, id := range []string{"A1", "A2", "A3"} {
+		if i > 0 {
+			b.ask(id, func(a *store.Approval) { a.CreatedAt = at(time.Duration(i) * time.Second) })
+		}
+		if last, err := b.LastApproval(t.Context(), "ada", "q1"); err != nil || last.ApprovalID != id || last.State != store.ApprovalPending {
+			t.Errorf("%+v, %v", last, err)
+		}
+		if _, err := b.DecideApproval(t.Context(), id, "bob", store.ApprovalRejected, "no", at(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		if last, err := b.LastApproval(t.Context(), "ada", "q1"); err != nil || last.ApprovalID != id || last.State != store.ApprovalRejected || last.Why != "no" {
+			t.Errorf("%+v, %v", last, err)
+		}
+	}
+	for _, c := range [][2]string{{"eve", "q1"}, {"ada", "q2"}, {"ada", ""}} {
+		if _, err := b.LastApproval(t.Context(), c[0], c[1]); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%q: %v", c, err)
+		}
+	}
+}

@@ -181,6 +181,17 @@ func (g *Gatehouse) GetApproval(ctx context.Context, id string) (Approval, error
 	return a, nil
 }
 
+// LastApproval returns the newest approval that the requester asked for under
+// the request id, whatever became of it, or ErrNotFound.
+func (g *Gatehouse) LastApproval(ctx context.Context, requester, requestID string) (Approval, error) {
+	a, err := sqlite.One(ctx, g.db.Readers(), scanApproval, `SELECT `+approvalColumns+` FROM approvals
+		WHERE requester = ? AND request_id = ? ORDER BY created_at DESC, approval_id DESC LIMIT 1`, requester, requestID)
+	if err != nil {
+		return Approval{}, fmt.Errorf("cannot get the approval of a request of %s: %w", requester, err)
+	}
+	return a, nil
+}
+
 // ListApprovals returns all approvals, or those that are pending, oldest first;
 // see GetApproval.
 func (g *Gatehouse) ListApprovals(ctx context.Context, pendingOnly bool) ([]Approval, error) {
