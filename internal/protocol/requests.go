@@ -76,6 +76,7 @@ type CancelRequest struct {
 	RunID     string   `json:"runId"`
 	Stores    []string `json:"stores,omitempty"`
 	Reason    string   `json:"reason,omitempty"`
+	Deadline  int64    `json:"deadline,omitempty"` // epoch ms; the request is void after it
 }
 
 // StatusRequest asks how a run, and optionally one of its stores, stands; or
@@ -105,6 +106,7 @@ type ApproveRequest struct {
 	ContentHash string   `json:"contentHash"`
 	Decision    Decision `json:"decision"`
 	Reason      string   `json:"reason,omitempty"`
+	Deadline    int64    `json:"deadline,omitempty"` // epoch ms; the request is void after it
 }
 
 // Reply answers a request. Status is accepted or rejected; the other fields
@@ -143,8 +145,8 @@ func Rejected(e *Error) Reply {
 }
 
 // Approval is what waits, or waited, for the word of a second person. Kind is
-// run or keys (a rotation of headquarters' keys); Job, Stores, Reason and Request
-// are of a run. Request is left out of lists.
+// run or keys (a rotation of headquarters' keys); Job and Stores are of a run.
+// Request is left out of lists.
 type Approval struct {
 	ApprovalID  string          `json:"approvalId"`
 	Kind        string          `json:"kind"`
@@ -160,7 +162,7 @@ type Approval struct {
 	DecidedAt   Time            `json:"decidedAt,omitzero"`
 	DecidedBy   string          `json:"decidedBy,omitempty"`
 	RunID       string          `json:"runId,omitempty"`
-	Why         string          `json:"why,omitempty"` // of a rejection, or of what made it void
+	Why         string          `json:"why,omitempty"` // of a rejection, or of what made it void; of new keys, what was done
 }
 
 // JobInfo describes a registered job to a technician.

@@ -84,11 +84,11 @@ func encoded() map[string][]any {
 		"trust":          {trust.Sealed{Document: `{"version":1}`, Signature: bytes.Repeat([]byte{255}, 72)}, trust.Sealed{Document: "{}", Signature: make([]byte, 68)}},
 		"presence":       {protocol.Presence{Meta: meta, Online: true, Since: at, SessionID: "s"}},
 		"run_request":    {protocol.RunRequest{Job: "j", Stores: protocol.Targets{All: true}}, protocol.RunRequest{RequestID: "r", Job: "j", Stores: protocol.Targets{Stores: []string{"007"}}, Input: json.RawMessage(`{}`), Reason: "r", BarrierSeconds: &n, Attempts: &n, MaxRunning: &n, MakeupSeconds: &n, Priority: &n, Deadline: 1}, protocol.RunRequest{Job: "j", Stores: protocol.Targets{Labels: "a=b"}}},
-		"cancel_request": {protocol.CancelRequest{RunID: runID}, protocol.CancelRequest{RunID: runID, RequestID: "r", Stores: []string{"a"}, Reason: "r"}},
+		"cancel_request": {protocol.CancelRequest{RunID: runID}, protocol.CancelRequest{RunID: runID, RequestID: "r", Stores: []string{"a"}, Reason: "r", Deadline: 1_789_000_000_000}},
 		"status_request": {protocol.StatusRequest{RunID: runID}, protocol.StatusRequest{RunID: runID, StoreID: "a"},
 			protocol.StatusRequest{ApprovalID: "ap"}, protocol.StatusRequest{Approvals: true}},
 		"approve_request": {protocol.ApproveRequest{ApprovalID: "ap", ContentHash: sum, Decision: protocol.DecisionApprove},
-			protocol.ApproveRequest{RequestID: "r", ApprovalID: "ap", ContentHash: sum, Decision: protocol.DecisionReject, Reason: "r"}},
+			protocol.ApproveRequest{RequestID: "r", ApprovalID: "ap", ContentHash: sum, Decision: protocol.DecisionReject, Reason: "r", Deadline: 1_789_000_000_000}},
 		"reply": {
 			protocol.Reply{OK: true, Status: "accepted", RequestID: "r", RunID: runID, Stores: 1, BarrierAt: at, Watch: "w", Summary: "s", Duplicate: &no},
 			protocol.Reply{OK: true, Status: "accepted", RunID: runID, Cancelled: &n, Finished: &n, Message: "m", MessageZh: "m"},
