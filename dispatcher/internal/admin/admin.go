@@ -58,8 +58,9 @@ type Config struct {
 	Authority  Authority // nil: headquarters has no identity, and says so
 	// EnrolmentURL is what terminals are told, such as https://hq.example.com:8443.
 	EnrolmentURL string
-	// RequestRotation asks for the word of a second person on new signing keys.
-	RequestRotation func(ctx context.Context, actor string) (approvalID, contentHash string, err error)
+	// RequestRotation asks for the word of a second person on new signing keys;
+	// now strikes the older ones out at once.
+	RequestRotation func(ctx context.Context, actor string, now bool) (approvalID, contentHash string, err error)
 	// Revoked is told of keys that were revoked, before the list of revoked
 	// certificates is written. It may be nil.
 	Revoked func(keys []store.TerminalKey)

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -86,9 +87,9 @@ func (hq *headquarters) start() {
 	})
 }
 
-func (hq *headquarters) askRotation(ctx context.Context, by string) (approvalID, contentHash string, err error) {
+func (hq *headquarters) askRotation(ctx context.Context, by string, now bool) (approvalID, contentHash string, err error) {
 	a, _, err := hq.store.AddApproval(ctx, store.Approval{ApprovalID: "ap-1", Kind: store.ApprovalKeys, Requester: by, RequestID: "keys",
-		RequestHash: "h", ContentHash: "h", Request: "{}", CreatedAt: clock, ExpiresAt: clock.Add(time.Hour)}, clock)
+		RequestHash: "h", ContentHash: "h", Request: fmt.Sprintf(`{"now":%t}`, now), CreatedAt: clock, ExpiresAt: clock.Add(time.Hour)}, clock)
 	return a.ApprovalID, a.ContentHash, err
 }
 
@@ -201,11 +202,11 @@ func TestTokensForNobodyAreRefused(t *testing.T) {
 
 func TestARotationIsAskedForInTheOperatorsName(t *testing.T) {
 	hq := setup(t)
-	got, err := hq.client().RotateKeys(t.Context(), admin.RotateRequest{Actor: "chen"})
+	got, err := hq.client().RotateKeys(t.Context(), admin.RotateRequest{Actor: "chen", Now: true})
 	if err != nil || got.ApprovalID != "ap-1" || got.ContentHash != "h" {
 		t.Fatalf("got %+v, %v", got, err)
 	}
-	if a, err := hq.store.GetApproval(t.Context(), "ap-1"); err != nil || a.Requester != "host:chen" {
+	if a, err := hq.store.GetApproval(t.Context(), "ap-1"); err != nil || a.Requester != "host:chen" || a.Request != `{"now":true}` {
 		t.Fatalf("asked by %+v, %v", a, err)
 	}
 	if keys, err := hq.client().Keys(t.Context()); err != nil || len(keys.Keys) != 1 || keys.Signs != hq.id.Signer(clock).KeyID() || keys.Version != 1 {

@@ -37,9 +37,11 @@ type Revocation struct {
 	Certificates []string `json:"certificates"` // serial numbers
 }
 
-// RotateRequest asks for new signing keys.
+// RotateRequest asks for new signing keys. Now strikes every older one out at
+// once, because it was stolen.
 type RotateRequest struct {
 	Actor string `json:"actor"`
+	Now   bool   `json:"now,omitempty"`
 }
 
 // Rotation is a rotation that waits for a second person.

@@ -167,7 +167,7 @@ func (s *Server) rotate(r *http.Request, request RotateRequest) (Rotation, error
 	if s.Authority == nil {
 		return Rotation{}, noIdentity()
 	}
-	id, hash, err := s.RequestRotation(r.Context(), by)
+	id, hash, err := s.RequestRotation(r.Context(), by, request.Now)
 	return Rotation{ApprovalID: id, ContentHash: hash}, err
 }
 

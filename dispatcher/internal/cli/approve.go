@@ -65,6 +65,7 @@ func (a *access) decide(cmd *cobra.Command, request protocol.ApproveRequest) err
 		showApproval(cmd.ErrOrStderr(), standing)
 		request.ContentHash = standing.Approval.ContentHash
 	}
+	request.Deadline = a.deadline()
 	reply, err := a.asked(cmd.Context(), cmd, l, protocol.VerbApprove, request)
 	if err != nil || a.asJSON {
 		return err
@@ -211,7 +212,11 @@ func showApproval(w io.Writer, r protocol.Reply) {
 	if a.DecidedBy != "" {
 		say(w, "decided by %s at %s\n", a.DecidedBy, a.DecidedAt.Format(clock))
 	}
-	if a.Why != "" {
+	switch {
+	case a.Why == "":
+	case a.State == "approved":
+		say(w, "%s\n", a.Why) // what was done
+	default:
 		say(w, "because %s\n", a.Why)
 	}
 	if a.RunID != "" {

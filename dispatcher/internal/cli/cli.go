@@ -185,7 +185,7 @@ func cancelCommand() *cobra.Command {
 		Example: "  dispatcher cancel 20260917-073012-0k3f9t --stores SH_0312 --reason 'power cut'",
 		Args:    one("run"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			request := protocol.CancelRequest{RequestID: newID(), RunID: args[0], Stores: stores, Reason: reason}
+			request := protocol.CancelRequest{RequestID: newID(), RunID: args[0], Stores: stores, Reason: reason, Deadline: a.deadline()}
 			return a.once(cmd, protocol.VerbCancel, request, func(w io.Writer, r protocol.Reply) { say(w, "%s\n", r.Message) })
 		},
 	}

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -90,9 +91,9 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
-func (m *machine) askRotation(ctx context.Context, by string) (approvalID, contentHash string, err error) {
+func (m *machine) askRotation(ctx context.Context, by string, now bool) (approvalID, contentHash string, err error) {
 	a, _, err := m.store.AddApproval(ctx, store.Approval{ApprovalID: "ap-1", Kind: store.ApprovalKeys, Requester: by, RequestID: "keys",
-		RequestHash: "h", ContentHash: "abc123", Request: "{}", CreatedAt: m.now, ExpiresAt: m.now.Add(time.Hour)}, m.now)
+		RequestHash: "h", ContentHash: "abc123", Request: fmt.Sprintf(`{"now":%t}`, now), CreatedAt: m.now, ExpiresAt: m.now.Add(time.Hour)}, m.now)
 	return a.ApprovalID, a.ContentHash, err
 }
 
@@ -216,11 +217,11 @@ func TestTerminalsAreListedAndRevoked(t *testing.T) {
 func TestKeysAreListedAndARotationWaitsForASecondPerson(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
-	out := m.ok(cli.KeysCommand(), "rotate", "--data", m.data)
+	out := m.ok(cli.KeysCommand(), "rotate", "--now", "--data", m.data)
 	if !strings.Contains(out, "approval ap-1 is asked for; nothing was changed yet\ncontent hash abc123\n") || !strings.Contains(out, "dispatcher approve ap-1") {
 		t.Fatalf("got %s", out)
 	}
-	if a, err := m.store.GetApproval(t.Context(), "ap-1"); err != nil || a.Requester != "host:"+admin.Actor() {
+	if a, err := m.store.GetApproval(t.Context(), "ap-1"); err != nil || a.Requester != "host:"+admin.Actor() || a.Request != `{"now":true}` {
 		t.Fatalf("asked by %+v, %v", a, err)
 	}
 	first := m.id.Signer(m.now).KeyID()

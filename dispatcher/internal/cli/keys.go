@@ -55,15 +55,18 @@ func showKeys(w io.Writer, all admin.Keys) {
 
 func keysRotateCommand() *cobra.Command {
 	var b beside
+	var now bool
 	cmd := &cobra.Command{
-		Use:   "rotate",
+		Use:   "rotate [--now]",
 		Short: "Ask for a new signing key; a second person has to approve it",
 		Long: "Once approved, the new key is listed at once and signs a day later; the old one is believed for another day.\n" +
-			"A terminal that was off for all that time learns of the new key when it connects.",
+			"A terminal that was off for all that time learns of the new key when it connects.\n\n" +
+			"--now is for a key that was stolen: once approved, the new key signs at once and no terminal that hears of it\n" +
+			"believes an older one any more. Back up the identity folder after either.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return answer(cmd, &b, func(c *admin.Client) (admin.Rotation, error) {
-				return c.RotateKeys(cmd.Context(), admin.RotateRequest{Actor: admin.Actor()})
+				return c.RotateKeys(cmd.Context(), admin.RotateRequest{Actor: admin.Actor(), Now: now})
 			}, func(w io.Writer, r admin.Rotation) {
 				say(w, "approval %s is asked for; nothing was changed yet\ncontent hash %s\n", r.ApprovalID, r.ContentHash)
 				say(w, "somebody else who may approve: dispatcher approve %s\n", r.ApprovalID)
@@ -71,5 +74,6 @@ func keysRotateCommand() *cobra.Command {
 		},
 	}
 	b.flags(cmd)
+	cmd.Flags().BoolVar(&now, "now", false, "strike every older key out at once: one was stolen")
 	return cmd
 }

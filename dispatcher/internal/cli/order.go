@@ -50,6 +50,7 @@ waited for, and 6 means that they did not).`,
 			if err != nil {
 				return err
 			}
+			request.Deadline = a.deadline()
 			return runAndWait(cmd, &a, request, o.wait)
 		},
 	}

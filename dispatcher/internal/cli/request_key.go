@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -32,6 +33,18 @@ exists is never written over.`,
 			return err
 		},
 	}
+}
+
+// signedFor is how long a signed request may be on its way: beyond the time that
+// an answer is waited for, and short of what headquarters allows.
+const signedFor = 5 * time.Minute
+
+// deadline is when a request that is signed becomes void, 0 for another.
+func (a *access) deadline() int64 {
+	if a.key == "" {
+		return 0
+	}
+	return time.Now().Add(signedFor).UnixMilli()
 }
 
 func writeKey(path string) (ed25519.PublicKey, error) {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"strings"
 	"time"
 
@@ -22,9 +22,6 @@ const (
 	approvalTime = time.Hour
 	// maxWaiting bounds the approvals of one requester that wait.
 	maxWaiting = 20
-	// rotation is the request id of every asking for new keys, which makes one
-	// of it at a time.
-	rotation = "~keys"
 )
 
 // secondWord reports whether a run needs the word of a second person.
@@ -90,6 +87,27 @@ func (t *Trigger) waiting(ctx context.Context, key requestKey) (own *store.Appro
 	return own, all, nil
 }
 
+// closed refuses a request whose approval was given up: sent again, by whomever,
+// it must not wait anew.
+func (t *Trigger) closed(ctx context.Context, key requestKey) error {
+	if key.derived != "" {
+		return nil
+	}
+	last, err := t.Register.LastApproval(ctx, key.user, key.id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	case last.State == store.ApprovalPending && !t.Now().Before(last.ExpiresAt):
+		last.State = store.ApprovalExpired
+	}
+	if last.State == store.ApprovalPending {
+		return nil
+	}
+	return refuse.GivenUp(last)
+}
+
 // ask keeps the request until a second person decides. waiting is how many of
 // the user's wait already.
 func (t *Trigger) ask(ctx context.Context, key requestKey, request protocol.RunRequest, p planned, waiting int) (store.Approval, error) {
@@ -114,33 +132,6 @@ func (t *Trigger) ask(ctx context.Context, key requestKey, request protocol.RunR
 		t.Logger.Info("approval asked for", "approval_id", asked.ApprovalID, "user", key.user, "job", request.Job, "stores", asked.Stores)
 	}
 	return asked, err
-}
-
-// AskKeys asks for the word of a second person on a rotation of headquarters'
-// signing keys, in the name of actor, such as "host:root". What is approved is
-// done by Config.Approved. While one that actor asked for waits, it is returned.
-func (t *Trigger) AskKeys(ctx context.Context, actor string) (approvalID, contentHash string, err error) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	switch {
-	case t.stopped:
-		return "", "", refuse.ShuttingDown()
-	case t.Approved == nil:
-		return "", "", fmt.Errorf("cannot ask for new keys: headquarters has no identity")
-	}
-	now := t.Now()
-	id := newApprovalID(now)
-	hash, err := digest(map[string]string{"kind": store.ApprovalKeys, "approvalId": id, "requester": actor})
-	if err != nil {
-		return "", "", err
-	}
-	asked, _, err := t.Register.AddApproval(ctx, store.Approval{ApprovalID: id, Kind: store.ApprovalKeys, Requester: actor,
-		RequestID: rotation, RequestHash: hash, ContentHash: hash, Request: "{}", CreatedAt: now, ExpiresAt: now.Add(approvalTime)}, now)
-	if err != nil {
-		return "", "", err
-	}
-	t.Logger.Info("approval asked for", "approval_id", asked.ApprovalID, "user", actor, "kind", asked.Kind)
-	return asked.ApprovalID, asked.ContentHash, nil
 }
 
 func newApprovalID(now time.Time) string {

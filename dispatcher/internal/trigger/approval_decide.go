@@ -26,7 +26,7 @@ func (t *Trigger) approve(ctx context.Context, person people.Person, payload []b
 		return protocol.Reply{}, err
 	}
 	echo := protocol.Reply{RequestID: request.RequestID, ApprovalID: request.ApprovalID}
-	if err := t.wantID(request.RequestID); err != nil {
+	if err := errors.Join(t.wantID(request.RequestID), t.inTime(request.Deadline)); err != nil {
 		return echo, err
 	}
 	approval, err := t.getApproval(ctx, request.ApprovalID)
@@ -80,7 +80,7 @@ func (t *Trigger) decide(ctx context.Context, person people.Person, request prot
 	case approval.Kind == store.ApprovalRun:
 		reply, err = t.approveRun(ctx, person, approval)
 	default:
-		reply, err = t.approveKeys(ctx, person, approval, now)
+		reply, err = t.approveKeys(context.WithoutCancel(ctx), person, approval, now)
 	}
 	if !errors.Is(err, store.ErrDecided) {
 		return reply, err
@@ -136,23 +136,10 @@ func (t *Trigger) expandAgain(ctx context.Context, approval store.Approval, requ
 	if err != nil {
 		return planned{}, err
 	}
+	if t.People.Signed() {
+		request.Deadline = 0 // it said how old the request could be, which came in time
+	}
 	return t.expand(ctx, requester, request)
-}
-
-// approveKeys marks the approval first: done twice is worse than asked twice.
-func (t *Trigger) approveKeys(ctx context.Context, person people.Person, approval store.Approval, now time.Time) (protocol.Reply, error) {
-	if t.Approved == nil {
-		return protocol.Reply{}, fmt.Errorf("cannot do what approval %s is for: headquarters has no identity", approval.ApprovalID)
-	}
-	approval, err := t.Register.DecideApproval(ctx, approval.ApprovalID, person.Name, store.ApprovalApproved, "", now)
-	if err != nil {
-		return protocol.Reply{}, err
-	}
-	t.Logger.Info("approved", "approval_id", approval.ApprovalID, "kind", approval.Kind, "requester", approval.Requester, "user", person.Name)
-	if err := t.Approved(ctx, approval); err != nil {
-		return protocol.Reply{}, fmt.Errorf("cannot do what approval %s is for: %w", approval.ApprovalID, err)
-	}
-	return done(false), nil
 }
 
 func (t *Trigger) reject(ctx context.Context, person people.Person, approval store.Approval, why string, now time.Time) (protocol.Reply, error) {
@@ -162,7 +149,7 @@ func (t *Trigger) reject(ctx context.Context, person people.Person, approval sto
 	}
 	t.Logger.Info("rejected", "approval_id", approval.ApprovalID, "kind", approval.Kind, "requester", approval.Requester, "user", person.Name)
 	t.tell(ctx, approval, protocol.Rejected(refuse.Rejected(approval)))
-	return done(false), nil
+	return rejected(false), nil
 }
 
 func (t *Trigger) makeVoid(ctx context.Context, person people.Person, approval store.Approval, why string) (protocol.Reply, error) {
@@ -193,14 +180,14 @@ func (t *Trigger) decided(ctx context.Context, approval store.Approval, wanted p
 		return protocol.Reply{}, refuse.Voided(approval)
 	case store.ApprovalRejected:
 		if wanted == protocol.DecisionReject {
-			return done(true), nil
+			return rejected(true), nil
 		}
 	case store.ApprovalApproved:
 		if wanted != protocol.DecisionApprove {
 			break
 		}
-		if approval.RunID == "" {
-			return done(true), nil
+		if approval.Kind == store.ApprovalKeys {
+			return t.rotated(approval, true), nil
 		}
 		run, err := t.Runs.GetRun(ctx, approval.RunID)
 		return t.accepted(run, true), err
@@ -208,9 +195,9 @@ func (t *Trigger) decided(ctx context.Context, approval store.Approval, wanted p
 	return protocol.Reply{}, refuse.TooLate(approval)
 }
 
-// done answers a decision that made no run.
-func done(duplicate bool) protocol.Reply {
-	return protocol.Reply{OK: true, Status: "accepted", Duplicate: &duplicate, Message: "it is decided", MessageZh: "已处理"}
+func rejected(duplicate bool) protocol.Reply {
+	return protocol.Reply{OK: true, Status: "accepted", Duplicate: &duplicate,
+		Message: "rejected; nothing was done", MessageZh: "已拒绝，未执行任何操作"}
 }
 
 // tell lets the requester know, as far as a user can be told. It is a courtesy:

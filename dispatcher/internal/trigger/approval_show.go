@@ -53,10 +53,13 @@ func (t *Trigger) shown(a store.Approval) protocol.Approval {
 	if a.State == store.ApprovalPending && !t.Now().Before(a.ExpiresAt) {
 		shown.State = store.ApprovalExpired
 	}
+	shown.Stores, shown.Request = a.Stores, json.RawMessage(a.Request)
 	if a.Kind != store.ApprovalRun {
+		if keys, err := ReadKeys(a); err == nil && keys.Now {
+			shown.Reason = "at once: every older key is struck out"
+		}
 		return shown
 	}
-	shown.Stores, shown.Request = a.Stores, json.RawMessage(a.Request)
 	var request protocol.RunRequest
 	if protocol.Decode(shown.Request, protocol.MaxPayloadBytes, &request) == nil { // else it shows as it is
 		shown.Job, shown.Reason = request.Job, request.Reason

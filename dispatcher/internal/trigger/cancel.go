@@ -21,6 +21,9 @@ func (t *Trigger) cancel(ctx context.Context, person people.Person, payload []by
 		return protocol.Reply{}, err
 	}
 	echo := protocol.Reply{RequestID: request.RequestID}
+	if err := t.inTime(request.Deadline); err != nil {
+		return echo, err
+	}
 	stores := slices.Compact(slices.Sorted(slices.Values(request.Stores)))
 	if err := t.checkTargets(ctx, person, request.RunID, stores); err != nil {
 		return echo, err

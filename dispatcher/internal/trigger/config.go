@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"muster/dispatcher/internal/identity"
 	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/people"
 	"muster/dispatcher/internal/store"
@@ -60,6 +61,7 @@ type Approvals interface {
 type Register interface {
 	ListPlaces(ctx context.Context) ([]store.Place, error)
 	Audit(ctx context.Context, actor, action, subject, detail string, now time.Time) error
+	LastApproval(ctx context.Context, requester, requestID string) (store.Approval, error)
 	Approvals
 }
 
@@ -91,9 +93,13 @@ type Config struct {
 	// ApprovalOver: a run over more stores needs approval; 0: none does for its
 	// size.
 	ApprovalOver int
-	// Approved does what was approved and is no run; nil: nothing else can be
-	// asked for.
+	// Approved does what is approved and is no run, see KeysRequest; DecidedBy
+	// is who approves. When it fails the approval waits on. It must do nothing
+	// more when the same approval comes again: a crash may come before it is
+	// noted as approved. nil: nothing else can be asked for.
 	Approved func(ctx context.Context, a store.Approval) error
+	// Rotated tells which keys an approval made; nil: nobody is told.
+	Rotated func(approvalID string) (identity.Rotated, bool)
 }
 
 func (c *Config) setDefaults() {

@@ -1,6 +1,7 @@
 package trigger
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,7 +22,8 @@ func (t *Trigger) run(ctx context.Context, person people.Person, payload []byte)
 		return protocol.Reply{}, err
 	}
 	echo := protocol.Reply{RequestID: request.RequestID}
-	if err := t.wantID(request.RequestID); err != nil {
+	// A deadline that is over is no reason to refuse what made its run before.
+	if err := errors.Join(t.wantID(request.RequestID), t.wantDeadline(request.Deadline)); err != nil {
 		return echo, err
 	}
 	key, err := t.identify(person.Name, request, payload)
@@ -45,6 +47,9 @@ func (t *Trigger) order(ctx context.Context, person people.Person, key requestKe
 	}
 	if asked != nil {
 		return t.waits(*asked, request), refuse.NeedsApproval(*asked, request.Job)
+	}
+	if err := t.closed(ctx, key); err != nil {
+		return echo, err
 	}
 	plan, err := t.expand(ctx, person, request)
 	if err != nil {
@@ -96,8 +101,8 @@ type planned struct {
 // person may order). A request that made its run already never comes here.
 func (t *Trigger) expand(ctx context.Context, person people.Person, request protocol.RunRequest) (planned, error) {
 	now := t.Now()
-	if request.Deadline > 0 && now.UnixMilli() > request.Deadline {
-		return planned{}, refuse.Expired(now, time.UnixMilli(request.Deadline))
+	if err := overdue(request.Deadline, now); err != nil {
+		return planned{}, err
 	}
 	spec, ok := t.Jobs.Get(request.Job)
 	if !ok {
@@ -147,13 +152,20 @@ func (t *Trigger) again(run store.Run, request protocol.RunRequest) protocol.Rep
 	return reply
 }
 
-// checkInput validates the input by the job's schema and returns it without
-// white space, which is how terminals get it.
+// checkInput validates the input by the job's bound and schema and returns it
+// without white space, which is how terminals get it.
 func checkInput(spec job.Spec, input json.RawMessage) (json.RawMessage, error) {
 	if len(input) == 0 {
 		input = json.RawMessage("{}")
 	}
-	err := spec.Input.Validate(input)
+	compact, err := protocol.Compact(input)
+	if err != nil {
+		return nil, err
+	}
+	if most := cmp.Or(spec.MaxInputBytes, job.DefaultInputBytes); len(compact) > most {
+		return nil, refuse.InputTooLarge(spec.Name, len(compact), most)
+	}
+	err = spec.Input.Validate(compact)
 	var refusal *protocol.Error
 	if errors.As(err, &refusal) {
 		return nil, &protocol.Error{
@@ -167,7 +179,7 @@ func checkInput(spec job.Spec, input json.RawMessage) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return protocol.Compact(input)
+	return compact, nil
 }
 
 // under puts a prefix before the pointer of each line; whole stands for the

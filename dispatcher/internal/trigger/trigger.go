@@ -187,14 +187,6 @@ func (t *Trigger) admit(addr protocol.Address, in transport.Inbound) (people.Per
 	return person, t.People.Believe(person, addr.Verb, topic, in.Payload, in.Signature)
 }
 
-// wantID refuses a request without an id where requests are signed.
-func (t *Trigger) wantID(requestID string) error {
-	if t.People.Signed() && requestID == "" {
-		return refuse.IDWanted()
-	}
-	return nil
-}
-
 // refuseRetained takes a retained request off its topic, where it would come
 // again with every start of headquarters.
 func (t *Trigger) refuseRetained(ctx context.Context, addr protocol.Address) error {

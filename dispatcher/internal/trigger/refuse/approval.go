@@ -3,14 +3,19 @@ package refuse
 import (
 	"cmp"
 	"fmt"
+	"strings"
+	"time"
 
 	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
 )
 
+// maxReason bounds what an approver is told of a failure, in bytes.
+const maxReason = 400
+
 // NeedsApproval is the answer while a run waits for a second person.
 func NeedsApproval(a store.Approval, jobName string) *protocol.Error {
-	by, stores := a.ExpiresAt.UTC().Format("15:04:05Z07:00"), "stores"
+	by, stores := a.ExpiresAt.UTC().Format(time.RFC3339), "stores"
 	if a.Stores == 1 {
 		stores = "store"
 	}
@@ -26,6 +31,31 @@ func OtherWaits(a store.Approval) *protocol.Error {
 		Message:   fmt.Sprintf("the requestId waits for approval %s with other content; nothing was created", a.ApprovalID),
 		MessageZh: fmt.Sprintf("该 requestId 已用于内容不同、正在等待批准的请求 %s，未创建任何内容", a.ApprovalID),
 		Hint:      "take a new requestId for a new request"}
+}
+
+// GivenUp is for a request id whose approval came to nothing.
+func GivenUp(a store.Approval) *protocol.Error {
+	why := ""
+	if a.Why != "" {
+		why = ": " + clip(a.Why)
+	}
+	return &protocol.Error{Code: protocol.CodeConflict, Path: "/requestId",
+		Message:   fmt.Sprintf("the requestId asked for approval %s, which is %s%s; nothing was created", a.ApprovalID, a.State, why),
+		MessageZh: fmt.Sprintf("该 requestId 对应的待批准项 %s 状态为 %s%s，未创建任何内容", a.ApprovalID, a.State, why),
+		Hint:      "take a new requestId to ask anew"}
+}
+
+// NotDone is for an approval that was given while headquarters cannot do what it
+// is for.
+func NotDone(a store.Approval, err error) *protocol.Error {
+	why, by := err.Error(), a.ExpiresAt.UTC().Format(time.RFC3339)
+	if len(why) > maxReason {
+		why = strings.ToValidUTF8(why[:maxReason], "") + "…"
+	}
+	return &protocol.Error{Code: protocol.CodeInternal, Path: "/approvalId",
+		Message:   fmt.Sprintf("approval %s cannot be carried out: %s; it waits on until %s", a.ApprovalID, why, by),
+		MessageZh: fmt.Sprintf("待批准项 %s 无法执行：%s；在 %s 前仍等待批准", a.ApprovalID, why, by),
+		Hint:      "put that right on headquarters' machine, then approve it again"}
 }
 
 // TooManyWait is for a user of whom n requests wait.
@@ -66,7 +96,7 @@ func Rejected(a store.Approval) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeNotAllowed,
 		Message:   fmt.Sprintf("%s rejected it: %s; nothing was created", a.DecidedBy, clip(why)),
 		MessageZh: fmt.Sprintf("%s 已拒绝：%s；未创建任何内容", a.DecidedBy, clip(why)),
-		Hint:      "talk to them, then ask again"}
+		Hint:      "talk to them, then ask again under a new requestId"}
 }
 
 // Voided is for an approval of what is no longer the case.
@@ -74,16 +104,16 @@ func Voided(a store.Approval) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeConflict, Path: "/approvalId",
 		Message:   fmt.Sprintf("approval %s is void: %s; nothing was created", a.ApprovalID, a.Why),
 		MessageZh: fmt.Sprintf("待批准项 %s 已作废（%s），未创建任何内容", a.ApprovalID, a.Why),
-		Hint:      "the requester asks again, for what is the case now"}
+		Hint:      "the requester asks again under a new requestId, for what is the case now"}
 }
 
 // Overdue is for an approval that nobody decided on in time.
 func Overdue(a store.Approval) *protocol.Error {
-	by := a.ExpiresAt.UTC().Format("2006-01-02T15:04:05Z07:00")
+	by := a.ExpiresAt.UTC().Format(time.RFC3339)
 	return &protocol.Error{Code: protocol.CodeExpired, Path: "/approvalId",
 		Message:   fmt.Sprintf("approval %s expired at %s; nothing was created", a.ApprovalID, by),
 		MessageZh: fmt.Sprintf("待批准项 %s 已于 %s 过期，未创建任何内容", a.ApprovalID, by),
-		Hint:      "the requester asks again"}
+		Hint:      "the requester asks again under a new requestId"}
 }
 
 // TooLate is for a decision after another one.

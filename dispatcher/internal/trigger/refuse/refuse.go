@@ -57,12 +57,11 @@ func NotOffered(verb protocol.Verb) *protocol.Error {
 
 // Expired is for a request whose deadline was over before now.
 func Expired(now, deadline time.Time) *protocol.Error {
-	const layout = "2006-01-02T15:04:05.000Z07:00"
-	by, at := deadline.UTC().Format(layout), now.UTC().Format(layout)
+	by, at := deadline.UTC().Format(moment), now.UTC().Format(moment)
 	return &protocol.Error{Code: protocol.CodeExpired, Path: "/deadline",
 		Message:   fmt.Sprintf("the request's deadline was %s and it is %s at headquarters; nothing was created", by, at),
 		MessageZh: fmt.Sprintf("请求的截止时间为 %s，总部现在是 %s，未创建任何内容", by, at),
-		Hint:      "deadline is epoch milliseconds by headquarters' clock; send it again with a later one, or none"}
+		Hint:      "deadline is epoch milliseconds by headquarters' clock; send it again with a later one"}
 }
 
 // Conflict is for a request id that made another run.
@@ -136,6 +135,34 @@ func IDWanted() *protocol.Error {
 		MessageZh: "/requestId：带签名的请求必须填写该字段",
 		Hint:      "give each request an id of its own: a signed one that is sent again by others must be known again"}
 }
+
+// DeadlineWanted is for a signed request without a deadline.
+func DeadlineWanted(most time.Duration) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeSchema, Path: "/deadline",
+		Message:   "/deadline: is required of a signed request",
+		MessageZh: "/deadline：带签名的请求必须填写该字段",
+		Hint:      fmt.Sprintf("epoch milliseconds, at most %d minutes ahead: a signed request that others keep must not last", int(most.Minutes()))}
+}
+
+// DeadlineFar is for a signed request that would last for more than most.
+func DeadlineFar(now, deadline time.Time, most time.Duration) *protocol.Error {
+	by, at := deadline.UTC().Format(moment), now.UTC().Format(moment)
+	return &protocol.Error{Code: protocol.CodeSchema, Path: "/deadline",
+		Message:   fmt.Sprintf("/deadline: %s is more than %d minutes ahead of headquarters, where it is %s", by, int(most.Minutes()), at),
+		MessageZh: fmt.Sprintf("/deadline：%s 比总部当前时间 %s 晚 %d 分钟以上", by, at, int(most.Minutes())),
+		Hint:      "give it some minutes, and set the clock of this machine if it is ahead"}
+}
+
+// InputTooLarge is for an input of more bytes than the job takes.
+func InputTooLarge(jobName string, bytes, most int) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeTooLarge, Path: "/input",
+		Message:   fmt.Sprintf("/input: has %d bytes; job %s takes at most %d", bytes, jobName, most),
+		MessageZh: fmt.Sprintf("/input：有 %d 字节，作业 %s 最多接受 %d 字节", bytes, jobName, most),
+		Hint:      "send less; every store gets the input, and an operator may raise max_input_bytes in the job's file"}
+}
+
+// moment is how refusals write a time: with its date and offset.
+const moment = "2006-01-02T15:04:05.000Z07:00"
 
 func clip(s string) string {
 	const most = 80
