@@ -64,6 +64,8 @@ func kinds() []struct{ name, in, want string } {
 		{"table", "user,password,n\npos,S3cr3tHx9,1\n\"a,b\",\"S3cr3t,Hx9\",2\n", "user,password,n\npos,[redacted],1\n\"a,b\",\"[redacted]\",2\n"},
 		{"table, chinese", "工号;姓名;登录密码\r\n1;张;S3cr3tHx9\r\n\r\nx;y;z", "工号;姓名;登录密码\r\n1;张;[redacted]\r\n\r\nx;y;z"},
 		{"table of a note", "| user | password |\n|---|---|\n| pos | S3cr3tHx9 |\n", "| user | password |\n|---|---|\n| pos | [redacted] |\n"},
+		{"table of a database", " user | password \n------+----------\n pos  | S3cr3tHx9\n(1 row)", " user | password \n------+----------\n pos  | [redacted]\n(1 row)"},
+		{"table with a frame", "+-----+-----+\n| u | password |\n+-----+-----+\n| a | S3cr3t Hx9 |\n+-----+-----+\n", "+-----+-----+\n| u | password |\n+-----+-----+\n| a | [redacted] |\n+-----+-----+\n"},
 		{"说是", "数据库密码是S3cr3tHx9，请保管", "数据库密码是[redacted]，请保管"},
 		{"说为", "密码为 S3cr3tHx9", "密码为 [redacted]"},
 		{"brackets", "新密码[S3cr3tHx9] 密码【S3cr3tHx9】完", "新密码[[redacted]] 密码【[redacted]】完"},

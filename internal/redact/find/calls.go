@@ -49,7 +49,8 @@ func (f *finder) argument(k *key, behind int) int {
 			return -1
 		}
 		_, end, ok := f.quotedAt(i)
-		if ok && (f.isKnownCall(open) || closesCall(t, end)) {
+		isTuple := open == 0 || !isWordByte(t[open-1])
+		if ok && (f.isKnownCall(open) || isTuple && closesCall(t, end)) {
 			return i
 		}
 	}
@@ -97,7 +98,7 @@ func isSetter(name string) bool {
 	case "password", "passwd", "pwd", "secret", "apikey", "accesskey", "secretkey", "passphrase":
 		return true
 	}
-	return strings.HasPrefix(name, "set") || strings.HasPrefix(name, "with")
+	return (strings.HasPrefix(name, "set") || strings.HasPrefix(name, "with")) && !strings.Contains(name, "cookie")
 }
 
 // identified is the password of SQL's IDENTIFIED BY. One without quotes counts only in a statement: people, too, are
@@ -119,7 +120,7 @@ func (f *finder) identified(end int) (start, until int) {
 }
 
 var identifiedQuoted = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)^(?:\s+with\s+\S+)?\s+(?:by|as)(?:\s+(?:password|values))?\s+["']([^"'\n]+)`)
+	return regexp.MustCompile(`(?i)^(?:\s+with\s+\S+\s+(?:by|as)|\s+by)(?:\s+(?:password|values))?\s+["']([^"'\n]+)`)
 })
 
 var identifiedBare = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)^\s+by\s+([^\s;"']+)`) })

@@ -77,6 +77,8 @@ func (f *finder) argumentOf(start, end int) {
 	}
 	if inner, until, ok := f.quotedAt(start); ok {
 		start, end = inner, min(until, end)
+	} else if strings.IndexByte("?$:@%", f.text[start]) >= 0 { // the place of a parameter
+		return
 	}
 	if !words.IsMeasure("", f.text[start:end]) {
 		f.add(start, end)

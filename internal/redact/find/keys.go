@@ -155,7 +155,7 @@ func (f *finder) isRandomWord(i int) bool {
 		word = word[:end]
 	}
 	f.work -= len(word)
-	return isRandom(word)
+	return isRandom(word) && !strings.ContainsAny(word, "/.") // a file's name has as many digits
 }
 
 // isTwoWords reports whether a line holds exactly two words.

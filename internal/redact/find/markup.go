@@ -60,12 +60,21 @@ func (f *finder) indexClosing(s, name string) int {
 		}
 		f.work -= at + 1
 		i += at
-		if start := i - len(name); start >= 0 && strings.EqualFold(s[start:i], name) {
+		if start := i - len(name); start >= 0 && strings.EqualFold(s[start:i], name) && isClosing(s[max(0, start-maxPrefixBytes):start]) {
 			return start
 		}
 		i++
 	}
 	return -1
+}
+
+// maxPrefixBytes bounds the prefix of an element's name, with its sign.
+const maxPrefixBytes = 64
+
+// isClosing reports whether what stands before a name makes it that of a closing tag.
+func isClosing(before string) bool {
+	at := strings.LastIndexByte(before, '<')
+	return at >= 0 && strings.HasPrefix(before[at:], "</") && !strings.ContainsAny(before[at:], " \t\n>")
 }
 
 // elementText notes the text up to the closing tag of the name; the tags in between stay.

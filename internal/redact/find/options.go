@@ -57,10 +57,15 @@ func (f *finder) optionValue(end int, o passwordOption) (start, until int) {
 		if start == 0 || strings.IndexByte(" \t\"'", part[start-1]) < 0 || after == len(part) || after == i && !o.attached {
 			continue
 		}
-		if inner, until, ok := f.quotedAt(end + after); ok {
-			return inner, until
+		start = end + after
+		inner, until, ok := f.quotedAt(start)
+		if !ok {
+			inner, until = start, f.wordEnd(start)
 		}
-		return end + after, f.wordEnd(end + after)
+		if word := f.text[inner:until]; strings.HasPrefix(word, "$(") || strings.HasPrefix(word, "${") {
+			return 0, 0 // where the password is, not the password
+		}
+		return inner, until
 	}
 }
 

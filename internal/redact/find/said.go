@@ -58,7 +58,8 @@ func (f *finder) bracketed(start int, closing string) (from, until int) {
 	if at := strings.Index(f.text[start:until], closing); at >= 0 {
 		until = start + at
 	}
-	if until-start < leastSaid || !strings.HasPrefix(f.text[until:], closing) || words.IsMeasure("", f.text[start:until]) {
+	closed := until == len(f.text) || strings.HasPrefix(f.text[until:], closing)
+	if until-start < leastSaid || !closed || words.IsMeasure("", f.text[start:until]) {
 		return 0, 0
 	}
 	return start, until

@@ -16,9 +16,11 @@ func (f *finder) table(k key) {
 	if sign == 0 {
 		return
 	}
-	f.line(k.line)
-	head := f.text[k.line:f.lineEnd]
+	head := f.line(k.line)
 	f.tableEnd = f.lineEnd
+	if sign == '|' && !f.isRuled(f.lineEnd) || sign != '|' && indentation(head) > 0 {
+		return
+	}
 	if f.work -= min(len(head), maxColumnBytes); len(head) > maxColumnBytes {
 		return
 	}
@@ -31,7 +33,7 @@ func (f *finder) table(k key) {
 		}
 		secret[i] = words.IsSecretKey(name)
 	}
-	f.rows(f.lineEnd, sign, secret)
+	f.rows(f.tableEnd, sign, secret)
 }
 
 // rows notes the cells of the lines from i on that have as many as the head.
@@ -42,21 +44,30 @@ func (f *finder) rows(i int, sign byte, secret []bool) {
 		if f.work -= len(line) + lineWork; line == "" {
 			return
 		}
+		i = start + len(line)
+		if sign == '|' && isRule(line) {
+			f.tableEnd = i
+			continue
+		}
 		cells := cellsOf(line, sign)
 		if len(cells) != len(secret) {
 			return
 		}
-		i = start + len(line)
 		f.tableEnd = i
-		if strings.Trim(line, "|-: \t\r") == "" {
-			continue
-		}
 		for at, cell := range cells {
 			if secret[at] {
 				f.cell(start+cell.Start, start+cell.End)
 			}
 		}
 	}
+}
+
+// isRuled reports whether a line drawn of dashes follows: between bars alone, many things stand that are no table.
+func (f *finder) isRuled(i int) bool { return i < len(f.text) && isRule(f.line(i+1)) }
+
+func isRule(line string) bool {
+	const longest = 4 * maxColumnBytes
+	return len(line) <= longest && strings.Contains(line, "--") && strings.Trim(line, "|+-: \t\r") == ""
 }
 
 func (f *finder) cell(start, end int) {
