@@ -23,6 +23,7 @@ import (
 
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
+	"muster/internal/logs"
 	"muster/internal/protocol"
 	"muster/internal/trust"
 )
@@ -31,9 +32,6 @@ const (
 	// windowSize is how far messages of one terminal may overtake each other.
 	// One has at most some dozens under way; 1,024 numbers take 128 bytes.
 	windowSize = 1024
-	// quiet is how long a terminal's trouble is not told again: a forger must
-	// not fill the log, nor hide other alarms.
-	quiet = time.Minute
 	// AlarmForged is the kind of the alarm that somebody speaks for a terminal
 	// without its key.
 	AlarmForged = "forged_message"
@@ -57,7 +55,8 @@ type Config struct {
 	Now     func() time.Time
 	Logger  *slog.Logger
 	// Alarm is told of a forged message, at most once a minute a terminal;
-	// subject is "{store}/{terminal}". It must not block.
+	// subject is "{store}/{terminal}". Of terminals by the
+	// thousand, which somebody makes up, one stands for many. It must not block.
 	Alarm func(kind, subject string, trouble error)
 }
 
@@ -65,8 +64,8 @@ type Config struct {
 type Gate struct {
 	cfg    Config
 	keys   *ring
-	log    *quieter
-	alarms *quieter
+	log    logs.Sparing // by terminal and reason
+	alarms logs.Sparing // by terminal: a forger must not hide other alarms
 
 	mu      sync.Mutex
 	windows map[string]*trust.Window // by key id, of enrolled keys alone
@@ -82,7 +81,7 @@ func (t terminal) String() string { return t.store + "/" + t.id }
 
 // New returns a gate that knows no number yet.
 func New(cfg Config) *Gate {
-	return &Gate{cfg: cfg, keys: newRing(cfg.Keys, maxKeys), log: newQuieter(), alarms: newQuieter(), windows: map[string]*trust.Window{}}
+	return &Gate{cfg: cfg, keys: newRing(cfg.Keys, maxKeys), windows: map[string]*trust.Window{}}
 }
 
 // Pass calls next for a message that is believed, and returns next's error. It

@@ -78,14 +78,14 @@ func (g *Gate) refuse(ctx context.Context, who terminal, kind protocol.Kind, in 
 		}
 	}
 	now := g.cfg.Now()
-	if g.log.first(subject{who, why.reason}, now) {
+	if left, due := g.log.Due(who.String()+" "+string(why.reason), now); due {
 		g.cfg.Logger.WarnContext(ctx, "a terminal's message is refused", "reason", string(why.reason), "kind", string(kind),
-			"store_id", who.store, "terminal_id", who.id, "key_id", clip(in.Signature.KeyID), "user", in.User, "error", why.detail)
+			"store_id", who.store, "terminal_id", who.id, "key_id", clip(in.Signature.KeyID), "user", in.User, "error", why.detail, "left_out", left)
 	}
 	if why.reason == Replayed || why.reason == Unnumbered || g.cfg.Alarm == nil {
 		return
 	}
-	if g.alarms.first(subject{who: who}, now) {
+	if _, due := g.alarms.Due(who.String(), now); due {
 		g.cfg.Alarm(AlarmForged, who.String(), fmt.Errorf("a %s of terminal %s is refused as %s: %w", kind, who, why.reason, why.detail))
 	}
 }

@@ -77,8 +77,10 @@ func (p *Presence) HandleHello(ctx context.Context, addr protocol.Address, in tr
 	}
 	order.ServerTimeMs, order.HelloID = p.cfg.Now().UnixMilli(), m.ID
 	if err := p.cfg.Orders.Order(ctx, addr.Store, addr.Terminal, order); err != nil {
-		p.log.Warn("an order could not be published", "order", string(protocol.OrderSync), "store_id", addr.Store,
-			"terminal_id", addr.Terminal, "error", err)
+		if left, due := p.due(addr, "untold"); due {
+			p.log.Warn("an order could not be published", "order", string(protocol.OrderSync), "store_id", addr.Store,
+				"terminal_id", addr.Terminal, "error", err, "left_out", left)
+		}
 	}
 	return nil
 }
@@ -147,6 +149,13 @@ func (p *Presence) open(ctx context.Context, addr protocol.Address, m protocol.H
 
 func (p *Presence) unreadable(addr protocol.Address, in transport.Inbound, err error) {
 	p.malformed.Add(1)
-	p.log.Warn("a message could not be read", "kind", string(addr.Kind), "store_id", addr.Store,
-		"terminal_id", addr.Terminal, "bytes", len(in.Payload), "error", err)
+	if left, due := p.due(addr, "unreadable"); due {
+		p.log.Warn("a message could not be read", "kind", string(addr.Kind), "store_id", addr.Store,
+			"terminal_id", addr.Terminal, "bytes", len(in.Payload), "error", err, "left_out", left)
+	}
+}
+
+// due says whether a line about a terminal is due: it causes as many as it likes.
+func (p *Presence) due(addr protocol.Address, what string) (leftOut int64, due bool) {
+	return p.sparing.Due(addr.Store+"/"+addr.Terminal+" "+what, p.cfg.Now())
 }

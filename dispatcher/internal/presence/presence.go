@@ -20,6 +20,7 @@ import (
 
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
+	"muster/internal/logs"
 	"muster/internal/protocol"
 )
 
@@ -91,6 +92,8 @@ type Config struct {
 type Presence struct {
 	cfg Config
 	log *slog.Logger
+
+	sparing logs.Sparing
 
 	mu     sync.Mutex
 	known  map[terminal]*state
