@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,9 +13,14 @@ import (
 	"muster/internal/protocol"
 )
 
-// exitUntrue: the audit does not hold. What could not be looked at at all is
-// ExitRefused.
-const exitUntrue = 1
+const (
+	// exitUntrue: the audit does not hold. What could not be looked at at all is
+	// ExitRefused.
+	exitUntrue = 1
+	// maxBehind is how much may be done behind the newest noted head: two rounds
+	// of headquarters, which notes it every 5 minutes.
+	maxBehind = 10 * time.Minute
+)
 
 // auditCommand works on the files of headquarters, beside a running dispatcher
 // or on copies. It needs no broker.
@@ -60,13 +66,15 @@ func auditVerifyCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&files.reports, "reports", "", "headquarters' reports folder (reports_folder)")
 	f.StringVar(&files.identity, "identity", "", "folder with ca.crt and trust.json, to check who signed the heads (identity.folder)")
+	f.BoolVar(&files.oldHeads, "old-heads", false, "the heads are a copy from before the newest entries")
 	f.BoolVar(&asJSON, "json", false, "print the finding as JSON")
 	return cmd
 }
 
 const auditVerifyRules = `Walk the audit's chain of hashes and compare it with the heads that headquarters noted and signed.
-Every noted head must be the chain's own. When there are heads, one must cover what was done, unless
-no more was done 10 minutes later.
+Every noted head must be the chain's own, and one must cover all that was done more than 10 minutes
+before the newest entry. With --old-heads, which is for a copy of the heads that is older than the
+database, what was done since may be of any length.
 
 With --identity, a key on the list must have signed the newest head. A head without a signature, or
 with a key that is not on the list, is a fault when it stands behind one that a key on the list signed,
@@ -111,7 +119,7 @@ type auditFault struct {
 
 // conclude says whether the audit holds, and with the keys of headquarters, how
 // far that is proven.
-func conclude(r store.AuditReport, h auditor.Heads, signed bool) *finding {
+func conclude(r store.AuditReport, h auditor.Heads, signed, oldHeads bool) *finding {
 	f := &finding{
 		Entries: r.Entries, Sealed: r.Sealed, NewestID: r.Head.ID, Newest: r.Head.Hash, ProvenTo: h.UpTo,
 		Heads: headCount{r.Heads, h.Proven, h.Unsigned, h.Unproven, h.Torn}, Wrong: r.Wrong, Faults: []auditFault{}, signed: signed,
@@ -123,6 +131,10 @@ func conclude(r store.AuditReport, h auditor.Heads, signed bool) *finding {
 		f.add("forged", "the file of heads was tampered with: "+line)
 	}
 	f.Wrong += int64(h.Wrong - len(h.Faults))
+	if r.Heads > 0 && r.Behind > maxBehind && !oldHeads {
+		f.add("unnoted", fmt.Sprintf("the newest noted head is of entry %d, and what is newer spans %s: heads are missing or could not be written; "+
+			"if they are an older copy, say --old-heads", r.Vouched, r.Behind.Round(time.Second)))
+	}
 	switch {
 	case !signed:
 	case h.Proven == 0 && r.Entries > 0:

@@ -27,7 +27,10 @@ const (
 
 // auditFiles says where headquarters' files are, or copies of them. Without an
 // identity no signature is checked.
-type auditFiles struct{ config, data, reports, identity string }
+type auditFiles struct {
+	config, data, reports, identity string
+	oldHeads                        bool // heads are a copy, older than the database
+}
 
 func (f *auditFiles) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
@@ -89,7 +92,7 @@ func (f auditFiles) verify(cmd *cobra.Command) (*finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	return conclude(report, heads, keys != nil), nil
+	return conclude(report, heads, keys != nil, f.oldHeads), nil
 }
 
 // keys are those of headquarters, or nil when nobody said where they are.

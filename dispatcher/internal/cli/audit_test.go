@@ -394,6 +394,27 @@ func TestHeadOfNothingProvesNothing(t *testing.T) {
 	}
 }
 
+func TestHeadsMustCoverWhatIsLongDone(t *testing.T) {
+	t.Parallel()
+	for minutes, code := range map[int]int{10: 0, 11: 1} {
+		a := newArchive(t)
+		a.note(a.signer, 3)
+		now := time.Now()
+		for _, later := range []int{0, minutes} {
+			if err := a.store.Audit(t.Context(), "ada", "tested", "it", "", now.Add(time.Duration(later)*time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out, got := a.verify(a.withIdentity()...)
+		if got != code || code == 1 && !strings.Contains(out, "the newest noted head is of entry 3, and what is newer spans 11m0s: heads are missing") {
+			t.Errorf("%d minutes: code %d, %s", minutes, got, out)
+		}
+		if out, got := a.verify("--identity", a.identity, "--old-heads"); got != 0 || !strings.Contains(out, "up to entry 3, and 2 entries are newer") {
+			t.Errorf("%d minutes, an older copy: code %d, %s", minutes, got, out)
+		}
+	}
+}
+
 func (a *archive) reopen() {
 	a.t.Helper()
 	path := filepath.Join(a.data, "muster.db")

@@ -26,13 +26,7 @@ const (
 	FaultRewritten FaultKind = "rewritten"
 	// FaultCut: entries are missing at the end.
 	FaultCut FaultKind = "cut"
-	// FaultUnnoted: heads were noted, and none for what is long done.
-	FaultUnnoted FaultKind = "unnoted"
 )
-
-// unnoted is how much may be done behind the newest noted head: two rounds of
-// headquarters, which notes it every 5 minutes.
-const unnoted = 10 * time.Minute
 
 // Fault is one thing that is wrong. ID is the entry where it shows.
 type Fault struct {
@@ -47,11 +41,12 @@ const maxFaults = 20
 
 // Report says how a chain was found. It holds when Faults is empty.
 type Report struct {
-	Entries int64 // all, with those before the chain
-	Sealed  int64 // of them older than the chain, covered by its first entry
-	Head    Head  // where the chain ends
-	Heads   int   // how many noted heads were compared
-	Vouched int64 // up to which id one of them vouches
+	Entries int64         // all, with those before the chain
+	Sealed  int64         // of them older than the chain, covered by its first entry
+	Head    Head          // where the chain ends
+	Heads   int           // how many noted heads were compared
+	Vouched int64         // up to which id one of them vouches
+	Behind  time.Duration // from the first entry that none of them vouches for to the latest one
 	Faults  []Fault
 	Wrong   int64 // the number of faults, listed or not
 }
@@ -89,9 +84,9 @@ func Verify(ctx context.Context, q sqlite.Querier, heads []Head) (Report, error)
 type verifier struct {
 	report Report
 	heads  map[int64][]Head
-	before older                           // what has no hash in front of the chain
-	began  bool                            // the chain
-	behind struct{ id, first, last int64 } // the entries behind the newest noted head: the first one, and times
+	before older     // what has no hash in front of the chain
+	began  bool      // the chain
+	since  time.Time // of the first entry that no head vouches for
 }
 
 func (v *verifier) fault(kind FaultKind, id int64, format string, args ...any) {
@@ -144,16 +139,15 @@ func (v *verifier) check(e chained, last Head, gap bool) error {
 	return nil
 }
 
-// date keeps how long ago the first entry is that no head covers.
+// date measures what no head vouches for.
 func (v *verifier) date(e Entry) {
 	if e.ID <= v.report.Vouched {
 		return
 	}
-	at := sqlite.Millis(e.At)
-	if v.behind.id == 0 {
-		v.behind.id, v.behind.first = e.ID, at
+	if v.since.IsZero() {
+		v.since = e.At
 	}
-	v.behind.last = max(v.behind.last, at)
+	v.report.Behind = max(v.report.Behind, e.At.Sub(v.since))
 }
 
 func (v *verifier) compare(at Head) {
@@ -170,10 +164,6 @@ func (v *verifier) end(counted int64) {
 	last := v.report.Head.ID
 	if !v.began && v.report.Sealed > 0 {
 		v.fault(FaultUnchained, last, "none of the %d entries has a hash", v.report.Sealed)
-	}
-	if b := v.behind; v.report.Heads > 0 && b.last-b.first > unnoted.Milliseconds() {
-		v.fault(FaultUnnoted, b.id, "entry %d is not covered by a noted head although more was done %s later: heads are missing, "+
-			"or headquarters could not write them", b.id, time.Duration(b.last-b.first)*time.Millisecond)
 	}
 	switch {
 	case v.report.Vouched > last:
