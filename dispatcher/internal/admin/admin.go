@@ -25,6 +25,7 @@ import (
 
 	"muster/dispatcher/internal/identity"
 	"muster/dispatcher/internal/store"
+	"muster/internal/logs"
 	"muster/internal/trust"
 )
 
@@ -96,6 +97,7 @@ type Server struct {
 	listener net.Listener
 	served   chan struct{}
 	stopping sync.Once
+	sparing  logs.Sparing
 	revoking sync.Mutex // so that a longer list is never overwritten by an older one
 }
 

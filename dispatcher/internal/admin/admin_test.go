@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -373,5 +374,29 @@ func TestStopBeforeStartIsHarmless(t *testing.T) {
 func TestTheActorIsAnID(t *testing.T) {
 	if actor := admin.Actor(); !protocol.ValidID(actor) {
 		t.Fatalf("got %q", actor)
+	}
+}
+
+// Whoever is on the machine can be refused; that must not fill its disk.
+func TestRefusalsDoNotFillTheLog(t *testing.T) {
+	hq := setup(t)
+	if err := hq.server.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	hq.cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	hq.start()
+	for range 100 {
+		response, err := http.Get(hq.note().URL + "/v1/terminals")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+	}
+	if err := hq.server.Stop(t.Context()); err != nil { // nobody writes any more
+		t.Fatal(err)
+	}
+	if n := strings.Count(log.String(), "\n"); n != 1 {
+		t.Errorf("%d lines: %.500s", n, log.String())
 	}
 }

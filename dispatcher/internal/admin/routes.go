@@ -106,7 +106,9 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, status int, err 
 	if errors.As(err, &refused) {
 		said = fault{refused.Code, refused.Message, refused.MessageZh, refused.Hint, refused.Path}
 	}
-	s.Logger.Warn("admin request refused", "path", strings.ToValidUTF8(r.URL.Path, "?"), "code", said.Code, "error", err)
+	if left, due := s.sparing.Due(string(said.Code), s.Now()); due { // whoever is on this machine can be refused
+		s.Logger.Warn("admin request refused", "path", strings.ToValidUTF8(r.URL.Path, "?"), "code", said.Code, "error", err, "left_out", left)
+	}
 	s.write(w, status, said)
 }
 

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"muster/internal/logs"
 )
 
 // Reason says why a message was refused.
@@ -26,21 +28,17 @@ const (
 	Keys         Reason = "keys"          // a list of keys that is old or not sealed
 )
 
-// tellEvery is how often one reason is told to the log at most: a flood must not
-// fill a disk.
-const tellEvery = time.Minute
-
 // Counter counts refused messages. Safe for concurrent use.
 type Counter struct {
-	log    *slog.Logger
-	mu     sync.Mutex
-	counts map[Reason]int64
-	told   map[Reason]time.Time
+	log     *slog.Logger
+	sparing logs.Sparing // by reason
+	mu      sync.Mutex
+	counts  map[Reason]int64
 }
 
 // New returns a counter that tells log.
 func New(log *slog.Logger) *Counter {
-	return &Counter{log: log, counts: map[Reason]int64{}, told: map[Reason]time.Time{}}
+	return &Counter{log: log, counts: map[Reason]int64{}}
 }
 
 // Add counts one, and tells of it when nothing of its kind was told lately.
@@ -48,14 +46,9 @@ func (c *Counter) Add(now time.Time, reason Reason, args ...any) {
 	c.mu.Lock()
 	c.counts[reason]++
 	count := c.counts[reason]
-	last, before := c.told[reason]
-	tell := !before || now.Sub(last) >= tellEvery
-	if tell {
-		c.told[reason] = now
-	}
 	c.mu.Unlock()
-	if tell {
-		c.log.With(args...).Warn("message refused", "reason", string(reason), "refused_so_far", count)
+	if left, due := c.sparing.Due(string(reason), now); due {
+		c.log.With(args...).Warn("message refused", "reason", string(reason), "refused_so_far", count, "left_out", left)
 	}
 }
 
