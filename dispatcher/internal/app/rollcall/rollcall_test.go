@@ -228,7 +228,7 @@ func TestTenStoresSumToTenInEveryFile(t *testing.T) {
 		first := o.files()
 		counts := protocol.Counts{Succeeded: 6, Failed: 1, TimedOut: 1, Offline: 1, Cancelled: 1}
 		r := says(t, first, "r1", counts, 10)
-		if r.Verdict != protocol.VerdictPartial || len(first) != 4 {
+		if r.Verdict != protocol.VerdictPartial || len(first) != 5 {
 			t.Errorf("verdict %s, %d files", r.Verdict, len(first))
 		}
 		if got := string(r.Stores[0].Columns[0]) + " " + string(r.Stores[1].Columns[0]); got != "9007199254740993 1.0" {
