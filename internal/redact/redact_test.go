@@ -154,6 +154,25 @@ func TestClipLeavesNoHalfSecret(t *testing.T) {
 	}
 }
 
+// TestATextCutAnywhereShowsNoSecretOfAnyKind: what is cut off may be what a secret is known by.
+func TestATextCutAnywhereShowsNoSecretOfAnyKind(t *testing.T) {
+	t.Parallel()
+	for _, c := range kinds() {
+		if c.name == "exp" { // without what follows, it may be the date that a card expires on
+			continue
+		}
+		for limit := range len(c.in) + 1 {
+			got, _ := redact.Text(string(redact.Clip([]byte(c.in), limit)))
+			if strings.Contains(got, "S3cr") || strings.Contains(got, "Hx9") {
+				t.Errorf("%s: cut to %d it became %q", c.name, limit, got)
+			}
+			if again, count := redact.Text(got); again != got || count != 0 {
+				t.Errorf("%s: cut to %d, %q became %q", c.name, limit, got, again)
+			}
+		}
+	}
+}
+
 func TestBlocksFollowsPrivateKeys(t *testing.T) {
 	t.Parallel()
 	var blocks redact.Blocks

@@ -17,11 +17,11 @@ func (f *finder) call(end int) (start, until int) {
 }
 
 var connecting = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^\s*\([^,\n]*,[^,\n]*,\s*"([^"\n]+)"`)
+	return regexp.MustCompile(`^\s*\([^,\n]*,[^,\n]*,\s*"([^"\n]+)`)
 })
 
 var secondOfTwo = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^[\s(]+N?["'][^"'\n]*["']\s*,\s*N?["']([^"'\n]+)["']`)
+	return regexp.MustCompile(`^[\s(]+N?["'][^"'\n]*["']\s*,\s*N?["']([^"'\n]+)`)
 })
 
 // argument returns where the quoted argument begins that a call gives a secret's name a value with, or -1:
@@ -68,13 +68,13 @@ func isQuote(t string, i int) bool {
 	return i < len(t) && (t[i] == '"' || t[i] == '\'')
 }
 
-// closesCall reports whether the quote at end is the last of a call.
+// closesCall reports whether the quote at end is the last of a call, or of a text that was cut.
 func closesCall(t string, end int) bool {
 	for end < len(t) && strings.IndexByte("\\\"'", t[end]) >= 0 {
 		end++
 	}
 	end = skipSpaces(t, end)
-	return end < len(t) && t[end] == ')'
+	return end >= len(t) || t[end] == ')'
 }
 
 // isKnownCall reports whether the bracket at open belongs to a call that sets something.

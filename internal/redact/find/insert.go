@@ -45,8 +45,8 @@ func (f *finder) insert(end int) {
 // tuple notes the secrets of the values from i on and returns where the bracket that closes them ends.
 func (f *finder) tuple(i int, secret []bool) int {
 	t := f.text
-	depth, start := 0, i
-	for column := 0; i < len(t) && f.work >= 0; f.work-- {
+	depth, start, column := 0, i, 0
+	for ; i < len(t) && f.work >= 0; f.work-- {
 		switch c := t[i]; {
 		case c == '\'' || c == '"':
 			_, end, _ := f.quotedAt(i)
@@ -65,6 +65,9 @@ func (f *finder) tuple(i int, secret []bool) int {
 			depth--
 		}
 		i++
+	}
+	if i >= len(t) && column < len(secret) && secret[column] { // the text was cut
+		f.argumentOf(start, len(t))
 	}
 	return min(i, len(t))
 }

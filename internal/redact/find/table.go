@@ -50,7 +50,8 @@ func (f *finder) rows(i int, sign byte, secret []bool) {
 			continue
 		}
 		cells := cellsOf(line, sign)
-		if len(cells) != len(secret) {
+		cut := i == len(f.text) && len(cells) > 1 && len(cells) < len(secret)
+		if len(cells) != len(secret) && !cut {
 			return
 		}
 		f.tableEnd = i

@@ -39,6 +39,8 @@ func TestATextIsSeenToHoldAFormOfSecret(t *testing.T) {
 	for text, want := range map[string]uint32{
 		"Authorization: Bearer x": words.MayBeScheme, "mysql -p x": words.MayBeMySQL, "redis://h": words.MayBeAddress,
 		"AKIA0123": words.MayBeServiceKey, "nothing here": 0,
+		"ｐａｓｓ": words.MayBeEncoded, "&lt;a&gt;": words.MayBeEncoded, `\u5bc6`: words.MayBeEscaped, "门店：上海，南京": 0,
+		"sshpass x": words.MayBeOption, "h?sig=x": words.MayBeQuery, "密码是": words.MayBeSaid, "INSERT INTO t": words.MayBeInsert,
 	} {
 		if _, marks := words.Look(text); marks != want {
 			t.Errorf("Look(%q) sees %b, want %b", text, marks, want)
