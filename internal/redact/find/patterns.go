@@ -60,6 +60,14 @@ func (f *finder) form(end int, bits uint32) (start, until int) {
 		return f.matched(oracleURL(), end)
 	case bits&words.MayBeOracle != 0:
 		return f.oracle(end)
+	}
+	return f.place(end, bits)
+}
+
+// place returns the place of the secret that the word before end says to be there: in a command, a call, a statement, a
+// URL or a sentence.
+func (f *finder) place(end int, bits uint32) (start, until int) {
+	switch {
 	case bits&words.MayBeOption != 0:
 		return f.option(end)
 	case bits&words.MayBeCall != 0:
