@@ -66,6 +66,8 @@ type Config struct {
 	// certificates is written. It may be nil.
 	Revoked func(keys []store.TerminalKey)
 	Version string // of the program, for who asks
+	// Healthy says what keeps headquarters from working, nil when nothing does.
+	Healthy func(ctx context.Context) error
 	Now     func() time.Time
 	Logger  *slog.Logger
 }

@@ -66,7 +66,7 @@ func setup(t *testing.T) *headquarters {
 				hq.revoked = append(hq.revoked, k.KeyID)
 			}
 		},
-		Version: "v1.2", Now: func() time.Time { return hq.now }, Logger: slog.New(slog.DiscardHandler)}
+		Version: "v1.2", Healthy: hq.store.Health, Now: func() time.Time { return hq.now }, Logger: slog.New(slog.DiscardHandler)}
 	hq.start()
 	return hq
 }

@@ -87,9 +87,9 @@ func (s *Server) checkTerminal(ctx context.Context, storeID, terminalID string) 
 	return nil
 }
 
-// health answers when the database does.
+// health answers whether the database can be read and written.
 func (s *Server) health(r *http.Request, _ struct{}) (Health, error) {
-	if _, err := s.Register.ListRevoked(r.Context()); err != nil {
+	if err := s.Healthy(r.Context()); err != nil {
 		return Health{}, err
 	}
 	return Health{OK: true, Version: s.Version}, nil

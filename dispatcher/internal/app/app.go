@@ -41,15 +41,16 @@ func Run(ctx context.Context, cfg Config, version string, log *slog.Logger, read
 	if err != nil {
 		return err
 	}
-	st, err := openStore(ctx, cfg, log)
+	hq := &headquarters{cfg: cfg, topics: topics, log: log, version: version, jobs: jobs, disk: make(chan error, diskWords)}
+	st, err := openStore(ctx, cfg, log, hq.diskSaid)
 	if err != nil {
 		return err
 	}
+	hq.store = st
 	cleanup.push(st.Close)
 	if err := takeRegister(ctx, st, places, log); err != nil {
 		return err
 	}
-	hq := &headquarters{cfg: cfg, topics: topics, log: log, version: version, jobs: jobs, store: st}
 	if err := hq.wire(); err != nil {
 		return err
 	}
@@ -106,13 +107,13 @@ func loadPlaces(path string) ([]store.Place, error) {
 	return register.Parse("stores.csv (embedded)", data)
 }
 
-func openStore(ctx context.Context, cfg Config, log *slog.Logger) (*store.Store, error) {
+func openStore(ctx context.Context, cfg Config, log *slog.Logger, trouble func(error)) (*store.Store, error) {
 	for _, folder := range []string{cfg.DataFolder, cfg.ReportsFolder} {
 		if err := os.MkdirAll(folder, 0o750); err != nil {
 			return nil, fmt.Errorf("cannot make the folder: %w", err)
 		}
 	}
-	return store.Open(ctx, store.Options{Path: filepath.Join(cfg.DataFolder, "muster.db"), Logger: log})
+	return store.Open(ctx, store.Options{Path: filepath.Join(cfg.DataFolder, "muster.db"), Logger: log, Trouble: trouble})
 }
 
 func takeRegister(ctx context.Context, st *store.Store, places []store.Place, log *slog.Logger) error {

@@ -51,6 +51,7 @@ type headquarters struct {
 	admin    *admin.Server
 	auditor  *auditor.Auditor
 
+	disk     chan error   // what the database says of its disk; nil: well again
 	panicked atomic.Int64 // when a panic was last told, in nanoseconds
 
 	trigger  *trigger.Trigger
@@ -175,6 +176,7 @@ func (hq *headquarters) start(ctx context.Context, cleanup *stack) error {
 	if err := hq.startNumbers(ctx, cleanup); err != nil {
 		return err
 	}
+	cleanup.push(hq.watchDisk(ctx))
 	if err := hq.startTrust(ctx, cleanup); err != nil {
 		return err
 	}

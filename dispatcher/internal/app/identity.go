@@ -207,7 +207,7 @@ func (hq *headquarters) revoked(keys []store.TerminalKey) {
 func (hq *headquarters) wireAdmin() error {
 	cfg := admin.Config{
 		Address: hq.cfg.Admin.Address, DataFolder: hq.cfg.DataFolder, Register: hq.store, Places: hq.store,
-		EnrolmentURL: hq.cfg.Enrolment.URL, RequestRotation: hq.trigger.AskKeys, Revoked: hq.revoked, Version: hq.version, Now: time.Now, Logger: hq.log,
+		EnrolmentURL: hq.cfg.Enrolment.URL, RequestRotation: hq.trigger.AskKeys, Revoked: hq.revoked, Healthy: hq.store.Health, Version: hq.version, Now: time.Now, Logger: hq.log,
 	}
 	if hq.identity != nil {
 		cfg.Authority = hq.identity

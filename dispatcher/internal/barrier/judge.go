@@ -57,8 +57,8 @@ func cancelReason(t store.Task) task.Reason {
 }
 
 func failReason(c store.Candidate) task.Reason {
-	used := c.Task.State.Attempt
-	if used > 1 && used >= c.Task.Attempts && !c.SameCodes {
+	used := c.Task.Used()
+	if used > 1 && used >= c.Task.Allowed() && !c.SameCodes {
 		return task.ReasonAttemptsExhausted
 	}
 	switch c.Task.LastCode {
@@ -104,8 +104,8 @@ func evidenceOf(c store.Candidate) protocol.Evidence {
 		Online:      c.Online,
 		LastSeenAt:  protocol.At(c.LastSeen),
 		ClaimedAt:   protocol.At(c.Task.ClaimedAt),
-		Attempts:    c.Task.State.Attempt,
-		AttemptsOf:  c.Task.Attempts,
+		Attempts:    c.Task.Used(),
+		AttemptsOf:  c.Task.Allowed(),
 		ClockSkewMs: c.SkewMs,
 	}
 	if a := c.Attempt; a != nil {

@@ -49,7 +49,8 @@ func (e *exit) ExitCode() int { return e.code }
 func Commands() []*cobra.Command {
 	return []*cobra.Command{runCommand(), cancelCommand(), statusCommand(), jobsCommand(), healthCommand(),
 		approveCommand(), approvalsCommand(), requestKeyCommand(),
-		initCommand(), enrollCommand(), revokeCommand(), terminalsCommand(), keysCommand(), certifyCommand(), auditCommand()}
+		initCommand(), enrollCommand(), revokeCommand(), terminalsCommand(), keysCommand(), certifyCommand(), auditCommand(),
+		backupCommand(), restoreCommand()}
 }
 
 // access says how to reach headquarters.

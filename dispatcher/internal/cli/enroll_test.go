@@ -80,7 +80,7 @@ func newMachine(t *testing.T) *machine {
 		t.Fatal(err)
 	}
 	m.line, err = admin.New(admin.Config{DataFolder: m.data, Register: m.store, Places: m.store, Authority: m.id, EnrolmentURL: "https://hq.example.com:8443",
-		RequestRotation: m.askRotation, Now: func() time.Time { return m.now }, Logger: slog.New(slog.DiscardHandler)})
+		RequestRotation: m.askRotation, Healthy: m.store.Health, Now: func() time.Time { return m.now }, Logger: slog.New(slog.DiscardHandler)})
 	if err == nil {
 		err = m.line.Start(t.Context())
 	}

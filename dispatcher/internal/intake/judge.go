@@ -86,7 +86,7 @@ func afterFailure(t store.Task, p job.Policy, now time.Time, again bool) (task.E
 	if !again || t.State.Attempt >= t.Attempts {
 		return task.GiveUp, time.Time{}
 	}
-	return task.Fail, now.Add(p.RetryDelay(t.State.Attempt))
+	return task.Fail, now.Add(p.RetryDelay(t.Used()))
 }
 
 func mayRetry(code protocol.Code, p job.Policy) bool {

@@ -43,7 +43,9 @@ type Policy struct {
 }
 
 // RetryDelay returns how long to wait before the attempt after the given one
-// (1-based), exponential from RetryFirst to RetryMax with jitter of ±50 %.
+// (1-based), exponential from RetryFirst to RetryMax with jitter of ±50 %. A
+// restored task's attempts bear high numbers: beyond the most that a policy
+// allows, the delay has reached RetryMax.
 func (p Policy) RetryDelay(attempt int) time.Duration {
 	b := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(p.RetryFirst),
@@ -53,7 +55,7 @@ func (p Policy) RetryDelay(attempt int) time.Duration {
 		backoff.WithMaxElapsedTime(0),
 	)
 	var delay time.Duration
-	for range attempt {
+	for range min(attempt, MaxAttempts) {
 		delay = b.NextBackOff()
 	}
 	return delay

@@ -104,7 +104,7 @@ func (o *Offers) message(t store.Task, run store.Run) protocol.Offer {
 	m := transport.OfferOf(t, run)
 	m.Meta = o.cfg.Sender.Meta()
 	m.Status, m.Attempt, m.Deadline = t.State.Status, t.State.Attempt, t.Deadline.UnixMilli()
-	m.TerminalID, m.Attempts = t.TerminalID, t.Attempts
+	m.TerminalID, m.Attempts = t.TerminalID, t.Allowed()
 	m.RunTimeoutMs, m.QueueDeadline = run.Policy.RunTimeout.Milliseconds(), t.QueueDeadline.UnixMilli()
 	m.ID = transport.OfferID(t.TaskID, t.State.Attempt, t.CreatedAt)
 	if t.LastCode != "" {

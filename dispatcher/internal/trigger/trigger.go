@@ -208,8 +208,11 @@ func (t *Trigger) refusal(err error) *protocol.Error {
 	if errors.As(err, &refusal) {
 		return refusal
 	}
-	if errors.Is(err, store.ErrClosed) {
+	switch {
+	case errors.Is(err, store.ErrClosed):
 		return refuse.ShuttingDown()
+	case errors.Is(err, store.ErrNoSpace):
+		return refuse.NoSpace()
 	}
 	if left, due := t.sparing.Due("failed "+err.Error(), t.Now()); due {
 		t.Logger.Error("request failed", "error", err, "left_out", left)

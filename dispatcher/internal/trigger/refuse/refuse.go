@@ -31,6 +31,13 @@ func Internal() *protocol.Error {
 		Hint: "send the same request again; it makes no second run"}
 }
 
+// NoSpace is for what a full disk keeps from being written.
+func NoSpace() *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeInternal,
+		Message: "headquarters' disk is full; nothing was created or changed", MessageZh: "总部磁盘已满，未创建或更改任何内容",
+		Hint: "tell its operator; send the same request again once there is room, it makes no second run"}
+}
+
 // TooFast is for a user who sends more than r requests a second.
 func TooFast(r rate.Limit) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeRateLimited,
