@@ -22,6 +22,9 @@ import (
 const (
 	// every bounds what can be cut off without contradicting a head.
 	every = 5 * time.Minute
+	// soon is how often it looks while nothing was noted: the first entries of a
+	// new headquarters shall not wait for their witness.
+	soon = 5 * time.Second
 	// repeat is after how many rounds a head that did not change is noted
 	// again: a file that grows says that somebody watches.
 	repeat = int(time.Hour / every)
@@ -104,17 +107,27 @@ func (a *Auditor) Stop() {
 
 func (a *Auditor) loop(ctx context.Context) {
 	defer close(a.done)
-	tick := time.NewTicker(every)
-	defer tick.Stop()
+	timer := time.NewTimer(a.wait())
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
-			a.rounds++
+		case <-timer.C:
+			if a.last.ID > 0 {
+				a.rounds++
+			}
 			a.note(ctx)
+			timer.Reset(a.wait())
 		}
 	}
+}
+
+func (a *Auditor) wait() time.Duration {
+	if a.last.ID == 0 {
+		return soon
+	}
+	return every
 }
 
 // compare tells when the entry that was noted last is not there any more, or

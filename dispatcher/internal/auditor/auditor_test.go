@@ -425,6 +425,24 @@ func TestOlderDatabaseIsToldAtStart(t *testing.T) {
 	}
 }
 
+// TestTheFirstEntriesFindTheirWitnessSoon: an audit is verified on the day it
+// begins, too.
+func TestTheFirstEntriesFindTheirWitnessSoon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := setup(t, nil)
+		d.start()
+		time.Sleep(time.Minute)
+		d.audited()
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		got := d.lines()
+		if len(got) == 0 || !strings.Contains(got[len(got)-1], `"id":1`) || len(got) > 2 {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
 func TestHeadThatCannotBeWrittenIsNotedLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -343,7 +343,7 @@ func TestAWrongPasswordIsSaidAtOnce(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = broker.Stop(context.WithoutCancel(t.Context())) })
 	_, errs, code := shell(t.Context(), t, "", "jobs", "--broker", "mqtt://"+broker.Addr("tcp").String(), "--user", "wang", "--timeout", "60s")
-	if code != cli.ExitRefused || !strings.Contains(errs, "the broker refuses user wang: check --user and the password") {
+	if code != cli.ExitRefused || !strings.Contains(errs, "the broker refuses user wang: check --user, and --password-file or MUSTER_PASSWORD (or --cert)") {
 		t.Errorf("got %d, %q", code, errs)
 	}
 }

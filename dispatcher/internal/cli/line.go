@@ -166,7 +166,7 @@ func (l *line) connectFailed(err error) {
 	l.mu.Unlock()
 	var refused *autopaho.ConnackError
 	if errors.As(err, &refused) && (refused.ReasonCode == notAuthorized || refused.ReasonCode == badPassword) {
-		l.end(&exit{ExitRefused, fmt.Sprintf("the broker refuses user %s: check --user and the password", l.user)})
+		l.end(&exit{ExitRefused, fmt.Sprintf("the broker refuses user %s: check --user, and --password-file or MUSTER_PASSWORD (or --cert)", l.user)})
 	}
 }
 

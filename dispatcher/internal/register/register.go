@@ -80,7 +80,7 @@ func Parse(name string, data []byte) ([]store.Place, error) {
 		}
 	}
 	if len(l.places) == 0 {
-		return nil, fmt.Errorf("%s: holds no store", name)
+		return nil, fmt.Errorf("%s: holds no store: write a line such as SH_0312,Nanjing Road,Asia/Shanghai,region=east below the header", name)
 	}
 	return l.places, nil
 }

@@ -51,7 +51,7 @@ func TestBadListsAreRefusedWithTheirLine(t *testing.T) {
 	const ok = "A1,One,Asia/Shanghai,\n"
 	for name, c := range map[string]struct{ text, want string }{
 		"empty":          {"", `s.csv: is empty`},
-		"header alone":   {header, `s.csv: holds no store`},
+		"header alone":   {header, `s.csv: holds no store: write a line such as SH_0312,Nanjing Road,Asia/Shanghai,region=east below the header`},
 		"other header":   {"id,name\n" + ok, `s.csv:1: the header is "id,name", must be "store_id,name,time_zone,labels"`},
 		"GBK":            {header + "A1,\xb5\xea,Asia/Shanghai,\n", `s.csv: is not UTF-8; save it as "CSV UTF-8"`},
 		"too few fields": {header + ok + "A2,Two\n", `s.csv:3: has 2 fields, must have 4`},

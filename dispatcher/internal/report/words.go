@@ -46,7 +46,7 @@ func reasonWords(r task.Reason) words {
 	case task.ReasonWaitingForSlot:
 		return words{"在等待总部名额", "was waiting for a slot at headquarters"}
 	case task.ReasonGrantedNeverStarted:
-		return words{"已批准，但未见开始", "granted, but never seen to start"}
+		return words{"已放行，但未见开始", "granted, but never seen to start"}
 	case task.ReasonStartedThenSilent:
 		return words{"开始后没有消息", "started, then silent"}
 	case task.ReasonStillRunning:

@@ -116,7 +116,7 @@ func evidenceColumns(zone string) []storeColumn {
 		numberColumn("允许次数", "Attempts allowed", func(r *protocol.StoreRow) *int64 { return whole(r.Evidence.AttemptsOf) }),
 		moment("最后在线", "Last seen", func(r *protocol.StoreRow) protocol.Time { return r.Evidence.LastSeenAt }),
 		moment("领取", "Claimed", func(r *protocol.StoreRow) protocol.Time { return r.Evidence.ClaimedAt }),
-		moment("批准", "Granted", func(r *protocol.StoreRow) protocol.Time { return r.Evidence.GrantedAt }),
+		moment("放行", "Granted", func(r *protocol.StoreRow) protocol.Time { return r.Evidence.GrantedAt }),
 		moment("开始", "Started", func(r *protocol.StoreRow) protocol.Time { return r.Evidence.StartedAt }),
 		moment("最后信号", "Last sign", func(r *protocol.StoreRow) protocol.Time { return r.Evidence.LastSignAt }),
 		moment("结果待传", "Ready", func(r *protocol.StoreRow) protocol.Time { return r.Evidence.ReadyAt }),
