@@ -28,9 +28,10 @@ func TestS35EditedRemovedAndCutAuditEntriesAreFound(t *testing.T) {
 			t.Fatalf("%+v", reply)
 		}
 	}
-	if out, err := s.verify(s.path("data")); err != nil {
-		t.Fatalf("beside a running headquarters: %v: %s", err, out)
-	}
+	programs.Eventually(t, "an audit that holds, beside a running headquarters", func() bool {
+		_, err := s.verify(s.path("data"))
+		return err == nil
+	})
 	s.hq.Terminate() // notes the head
 	if out, err := s.verify(s.path("data")); err != nil {
 		t.Fatalf("untouched: %v: %s", err, out)

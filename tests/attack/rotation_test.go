@@ -25,11 +25,7 @@ func TestKeysAreReplacedByTwoPersonsWhileTerminalsWork(t *testing.T) {
 	gone.AwaitOutput("link is up")
 	gone.Kill()
 
-	var asked protocol.Reply
-	if err := json.Unmarshal([]byte(s.run("dispatcher", "keys", "rotate", "--data", s.path("data"), "--json")), &asked); err != nil {
-		t.Fatal(err)
-	}
-	decision := fmt.Sprintf(`{"approvalId":%q,"contentHash":%q,"decision":"approve"}`, asked.ApprovalID, asked.ContentHash)
+	decision := s.askKeys()
 	if reply := s.ask("operator", "approve", decision); reply.OK {
 		t.Errorf("an operator approved: %+v", reply)
 	}
@@ -49,13 +45,37 @@ func TestKeysAreReplacedByTwoPersonsWhileTerminalsWork(t *testing.T) {
 	if report := s.report(reply.RunID, 1); report.Counts.Succeeded != 2 {
 		t.Errorf("counts %+v", report.Counts)
 	}
-	if out, err := s.verify(s.path("data")); err != nil {
-		t.Errorf("audit: %v: %s", err, out)
+
+	// A stolen key is struck out at once, and what was signed with it is void.
+	if reply := s.ask("approver", "approve", s.askKeys("--now")); !reply.OK {
+		t.Fatalf("%+v", reply)
 	}
+	programs.Eventually(t, "the list without the old keys", func() bool { return len(listed(t, here).Keys) == 1 && len(listed(t, away).Keys) == 1 })
+	again := s.ask("operator", "run", `{"job":"probe","stores":"all","requestId":"after"}`)
+	if report := s.report(again.RunID, 1); report.Counts.Succeeded != 2 {
+		t.Errorf("after the strike: counts %+v", report.Counts)
+	}
+	programs.Eventually(t, "a witness of the audit whose key is believed", func() bool {
+		_, err := s.verify(s.path("data"))
+		return err == nil
+	})
+}
+
+// askKeys asks for new keys and returns what an approver says to that.
+func (s *site) askKeys(flags ...string) (decision string) {
+	s.t.Helper()
+	var asked protocol.Reply
+	out := s.run("dispatcher", append([]string{"keys", "rotate", "--data", s.path("data"), "--json"}, flags...)...)
+	if err := json.Unmarshal([]byte(out), &asked); err != nil {
+		s.t.Fatalf("%q: %v", out, err)
+	}
+	return fmt.Sprintf(`{"approvalId":%q,"contentHash":%q,"decision":"approve"}`, asked.ApprovalID, asked.ContentHash)
 }
 
 // listVersion is the version of the list of keys that a terminal trusts.
-func listVersion(t *testing.T, folder string) int64 {
+func listVersion(t *testing.T, folder string) int64 { return listed(t, folder).Version }
+
+func listed(t *testing.T, folder string) trust.Document {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(folder, "trust.json"))
 	if err != nil {
@@ -69,5 +89,5 @@ func listVersion(t *testing.T, folder string) int64 {
 	if err := json.Unmarshal([]byte(sealed.Document), &document); err != nil {
 		t.Fatal(err)
 	}
-	return document.Version
+	return document
 }

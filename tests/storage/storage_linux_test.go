@@ -212,7 +212,7 @@ func TestRestoreOfWhatWasBackedUpWhileHeadquartersRan(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 100, 64)
 	s.serve()
-	before, said := s.order()
+	before, _ := s.order()
 	file := filepath.Join(s.dir, "backup.db")
 	if said, code := s.dispatcher("backup", file, "--data", s.data); code != 0 || before == "" {
 		t.Fatal(said, before)

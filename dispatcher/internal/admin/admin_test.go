@@ -213,7 +213,7 @@ func TestARotationIsAskedForInTheOperatorsName(t *testing.T) {
 	if keys, err := hq.client().Keys(t.Context()); err != nil || len(keys.Keys) != 1 || keys.Signs != hq.id.Signer(clock).KeyID() || keys.Version != 1 {
 		t.Fatalf("keys %+v, %v", keys, err)
 	}
-	if err := hq.id.Rotate(0, clock); err != nil {
+	if _, err := hq.id.Replace(identity.Rotation{}, clock); err != nil {
 		t.Fatal(err)
 	}
 	if keys, err := hq.client().Keys(t.Context()); err != nil || len(keys.Keys) != 2 || keys.Signs != hq.id.Signer(clock).KeyID() {

@@ -108,7 +108,7 @@ func (hq *headquarters) wireTrigger() error {
 		People: known, ApprovalOver: hq.cfg.Approval.OverStores,
 	}
 	if hq.identity != nil {
-		cfg.Approved = hq.rotateKeys
+		cfg.Approved, cfg.Rotated = hq.rotateKeys, hq.identity.RotatedBy
 	}
 	hq.trigger, err = trigger.New(cfg)
 	return err

@@ -14,6 +14,7 @@ import (
 	"muster/dispatcher/internal/people"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
+	"muster/dispatcher/internal/trigger"
 	"muster/internal/protocol"
 	"muster/internal/trust"
 )
@@ -177,17 +178,28 @@ func (hq *headquarters) publishTrust(ctx context.Context) error {
 	return hq.sender.JSON(ctx, hq.topics.Trust(), hq.identity.Sealed(), transport.Options{Retain: true})
 }
 
-// rotateKeys does what two persons agreed to.
+// rotateKeys does what two persons agreed to, once however often it is asked.
 func (hq *headquarters) rotateKeys(ctx context.Context, a store.Approval) error {
+	asked, err := trigger.ReadKeys(a)
+	if err != nil {
+		return err
+	}
 	now := time.Now()
-	if err := hq.identity.Rotate(0, now); err != nil {
+	made, err := hq.identity.Replace(identity.Rotation{Approval: a.ApprovalID, AtOnce: asked.Now}, now)
+	if err != nil {
 		return err
 	}
-	keys := hq.identity.Keys()
-	if err := hq.store.Audit(ctx, a.DecidedBy, "keys_rotated", keys.Keys[len(keys.Keys)-1].KeyID, "asked for by "+a.Requester, now); err != nil {
+	detail := fmt.Sprintf("approval %s, asked for by %s, signs from %s", a.ApprovalID, a.Requester, made.From.UTC().Format(time.RFC3339))
+	if err := hq.store.Audit(ctx, "headquarters", "keys_rotated", made.KeyID, detail, now); err != nil {
 		return err
 	}
-	return hq.publishTrust(ctx)
+	if err := hq.publishTrust(ctx); err != nil {
+		return err
+	}
+	if asked.Now {
+		hq.offer.Republish("") // what is retained bears a key that nobody believes any more
+	}
+	return nil
 }
 
 // revoked makes a terminal's keys void for messages at once; the broker reads

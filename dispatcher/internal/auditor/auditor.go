@@ -22,8 +22,9 @@ import (
 const (
 	// every bounds what can be cut off without contradicting a head.
 	every = 5 * time.Minute
-	// soon is how often it looks while nothing was noted: the first entries of a
-	// new headquarters shall not wait for their witness.
+	// soon is how often it looks whether there is no witness at all: the first
+	// entries of a new headquarters shall not wait for one, nor those whose
+	// witnesses are void because their key was struck out.
 	soon = 5 * time.Second
 	// repeat is after how many rounds a head that did not change is noted
 	// again: a file that grows says that somebody watches.
@@ -48,6 +49,8 @@ type Auditor struct {
 	book   *book
 	last   store.AuditHead
 	rounds int // since the last note
+	// signedBy is the key of the last note.
+	signedBy string
 
 	stopping sync.Once
 	cancel   context.CancelFunc
@@ -107,27 +110,33 @@ func (a *Auditor) Stop() {
 
 func (a *Auditor) loop(ctx context.Context) {
 	defer close(a.done)
-	timer := time.NewTimer(a.wait())
-	defer timer.Stop()
-	for {
+	tick := time.NewTicker(soon)
+	defer tick.Stop()
+	for looks := 1; ; looks++ {
 		select {
 		case <-ctx.Done():
 			return
-		case <-timer.C:
-			if a.last.ID > 0 {
-				a.rounds++
-			}
-			a.note(ctx)
-			timer.Reset(a.wait())
+		case <-tick.C:
 		}
+		due := looks%int(every/soon) == 0
+		if due {
+			a.rounds++
+		}
+		if keyOf(a.cfg.Signer()) != a.signedBy {
+			a.rounds = repeat // say it again with the key that is believed now
+		} else if !due && a.last.ID > 0 {
+			continue
+		}
+		a.note(ctx)
 	}
 }
 
-func (a *Auditor) wait() time.Duration {
-	if a.last.ID == 0 {
-		return soon
+// keyOf names the key of a signer, "" for none.
+func keyOf(signer *trust.Signer) string {
+	if signer == nil {
+		return ""
 	}
-	return every
+	return signer.KeyID()
 }
 
 // compare tells when the entry that was noted last is not there any more, or
@@ -169,5 +178,5 @@ func (a *Auditor) note(ctx context.Context) {
 		a.cfg.Logger.Error("the head of the audit cannot be noted", "file", HeadsFile(a.cfg.Folder), "error", err)
 		return
 	}
-	a.last, a.rounds = head, 0
+	a.last, a.rounds, a.signedBy = head, 0, keyOf(signer)
 }

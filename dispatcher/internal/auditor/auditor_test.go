@@ -276,13 +276,14 @@ func TestTornLineIsToleratedAndCutOff(t *testing.T) {
 }
 
 // TestHeadsThatKeysCannotProve writes heads of several ages: the list of keys
-// begins at 10 o'clock.
+// begins a while before 10 o'clock; in its first minutes the older key, which it
+// struck out, may still have signed.
 func TestHeadsThatKeysCannotProve(t *testing.T) {
 	t.Parallel()
 	signer, keys, _ := newSigner(t)
 	ended, _, _ := newSigner(t)
 	clock := func(hour int) time.Time { return time.Date(2026, 9, 17, hour, 0, 0, 0, time.UTC) }
-	keys.Keys[0].NotBefore, keys.Keys[0].NotAfter = protocol.At(clock(10)), protocol.At(clock(20))
+	keys.Keys[0].NotBefore, keys.Keys[0].NotAfter = protocol.At(clock(10).Add(-6*time.Minute)), protocol.At(clock(20))
 	type line struct {
 		signer *trust.Signer
 		hour   int

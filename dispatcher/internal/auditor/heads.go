@@ -61,7 +61,11 @@ func ReadHeads(file string, keys *trust.Document) (Heads, error) {
 	return h, nil
 }
 
-// oldest is when headquarters had one of the keys for sure.
+// backdated bounds how far before its making a key is valid: one that strikes the
+// older ones out covers what was written a moment ago, but noted no head then.
+const backdated = 6 * time.Minute
+
+// oldest is when headquarters signed with one of the keys for sure.
 func oldest(keys *trust.Document) (since time.Time) {
 	if keys == nil {
 		return since
@@ -71,7 +75,10 @@ func oldest(keys *trust.Document) (since time.Time) {
 			since = k.NotBefore.Time
 		}
 	}
-	return since
+	if since.IsZero() {
+		return since
+	}
+	return since.Add(backdated)
 }
 
 func (h *Heads) fault(number int, err error) {

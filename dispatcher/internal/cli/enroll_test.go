@@ -225,7 +225,7 @@ func TestKeysAreListedAndARotationWaitsForASecondPerson(t *testing.T) {
 		t.Fatalf("asked by %+v, %v", a, err)
 	}
 	first := m.id.Signer(m.now).KeyID()
-	if err := m.id.Rotate(0, m.now); err != nil {
+	if _, err := m.id.Replace(identity.Rotation{}, m.now); err != nil {
 		t.Fatal(err)
 	}
 	out = m.ok(cli.KeysCommand(), "list", "--data", m.data)

@@ -135,7 +135,7 @@ func TestWhatACrashLeftOfACreationIsInNobodysWay(t *testing.T) {
 	if err := os.Rename(filepath.Join(draft, identity.FileAuthorityKey), filepath.Join(folder, identity.FileAuthorityKey)); err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, open(t, folder, start).Rotate(0, start), "cannot use ca.key: it does not belong to ca.crt")
+	wantError(t, rotate(open(t, folder, start), 0, start), "cannot use ca.key: it does not belong to ca.crt")
 }
 
 func TestCreateTakesAnEmptyFolderAndRefusesOneFile(t *testing.T) {
@@ -353,7 +353,7 @@ func TestTheAuthoritysKeyMayBeKeptElsewhere(t *testing.T) {
 	id.Signer(start).Sign("a", []byte("{}"))
 	_, _, err := id.Issue(request(t, newKey(t)), trust.Holder{User: "alice"}, 0, start)
 	wantError(t, err, "put ca.key back into "+folder)
-	wantError(t, id.Rotate(0, start), "put ca.key back")
+	wantError(t, rotate(id, 0, start), "put ca.key back")
 	if keys, _ := filepath.Glob(filepath.Join(folder, identity.FolderSigning, "*")); len(keys) != 1 {
 		t.Fatalf("a rotation that failed left %v", keys)
 	}

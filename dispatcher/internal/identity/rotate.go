@@ -69,13 +69,6 @@ func (id *Identity) Replace(r Rotation, now time.Time) (Rotated, error) {
 	return made, nil
 }
 
-// Rotate is Replace with an overlap, which nobody is remembered to have agreed
-// to.
-func (id *Identity) Rotate(overlap time.Duration, now time.Time) error {
-	_, err := id.Replace(Rotation{Overlap: overlap}, now)
-	return err
-}
-
 // turnTo lists a new key, and the older ones unless they are struck out.
 func (id *Identity) turnTo(r Rotation, older []trust.Key, turn, now time.Time) (Rotated, error) {
 	next, err := id.makeSigningKey(turn)
