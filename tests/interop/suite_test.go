@@ -31,8 +31,14 @@ func TestEveryCaseOfTheSuitePasses(t *testing.T) {
 		t.Errorf("%d cases ran, not %d", len(verdicts), cases)
 	}
 	for _, name := range slices.Sorted(maps.Keys(verdicts)) {
-		if verdicts[name] != "ok" {
-			t.Errorf("%s: %s", name, verdicts[name])
+		if verdicts[name] == "ok" {
+			continue
+		}
+		// Some cases do not wait for what they build on; README.md says which. One
+		// that fails for another reason fails again.
+		t.Logf("%s: %s; once more", name, verdicts[name])
+		if again := runSuite(t, bent(true), "Test.test_basic", "Test."+name)[name]; again != "ok" {
+			t.Errorf("%s: %s, and once more: %s", name, verdicts[name], again)
 		}
 	}
 }
