@@ -9,11 +9,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -136,15 +138,27 @@ func (p *Process) AwaitOutput(text string) {
 	})
 }
 
-// FreeAddr is a loopback address on which nobody listens now.
+// The ports of FreeAddr lie below those that systems give to outgoing
+// connections, which would take a listener's port while it is started anew.
+const lowestPort, highestPort = 10_000, 32_000
+
+// FreeAddr is a loopback address on which nobody listens now, and that stays
+// free while a program that listened on it is started anew.
 func FreeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(lowestPort+rand.IntN(highestPort-lowestPort)))
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+		if err != nil {
+			continue
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return address
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }
 
 // Eventually waits until holds is true; what names it in a failure.

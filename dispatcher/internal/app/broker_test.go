@@ -9,6 +9,7 @@ import (
 	"muster/dispatcher/internal/app"
 	"muster/internal/protocol"
 	"muster/tests/fleet"
+	"muster/tests/programs"
 )
 
 // startBroker starts a broker of our own beside headquarters and returns its
@@ -43,8 +44,8 @@ func stopBroker(t *testing.T, broker *server.Server) {
 // Invariant I10: the broker keeps nothing, and nothing is missed.
 func TestTheBrokerMayLoseEverything(t *testing.T) {
 	t.Parallel()
-	broker := brokerAt(t, "127.0.0.1:0")
-	addr := broker.Addr("tcp").String()
+	addr := programs.FreeAddr(t)
+	broker := brokerAt(t, addr)
 	hq := setup(t, app.TransportMQTT, []string{"A", "B"}, func(cfg *app.Config) { cfg.MQTT.URL = "mqtt://" + addr })
 	run := hq.technician("wang").run(`{"job":"probe","stores":"all"}`)
 	stopBroker(t, broker)

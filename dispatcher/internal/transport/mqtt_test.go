@@ -12,6 +12,7 @@ import (
 	"muster/dispatcher/internal/transport"
 	"muster/internal/protocol"
 	"muster/tests/fleet"
+	"muster/tests/programs"
 )
 
 // patience bounds every wait of these tests.
@@ -185,7 +186,7 @@ func TestARequestKeepsWhatItsSenderSet(t *testing.T) {
 
 func TestEveryConnectionIsTold(t *testing.T) {
 	t.Parallel()
-	b := broker(t, "127.0.0.1:0")
+	b := broker(t, programs.FreeAddr(t))
 	addr := b.Addr("tcp").String()
 	l, connected := link(t, addr, func(context.Context, transport.Inbound) error { return nil })
 	await(t, "the connection", connected)

@@ -19,10 +19,15 @@ import (
 
 const envHold = "MUSTER_TEST_HOLD"
 
+// held is a lock that the garbage collector must not give back: a file that
+// nobody knows any more is closed.
+var held *journal.Lock
+
 // TestMain also plays another agent that holds a work folder.
 func TestMain(m *testing.M) {
 	if folder := os.Getenv(envHold); folder != "" {
-		_, err := journal.Acquire(folder, time.Now())
+		var err error
+		held, err = journal.Acquire(folder, time.Now())
 		fmt.Println("held", err)
 		select {}
 	}

@@ -18,6 +18,7 @@ import (
 	"muster/edge-agent/internal/link"
 	"muster/internal/protocol"
 	"muster/internal/trust"
+	"muster/tests/programs"
 )
 
 // patience bounds what must happen; it passes in full only in a failure.
@@ -151,8 +152,8 @@ func (b *bench) next() server.Message {
 
 func TestRetainedOffersAndOrdersComeOnEveryConnection(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, tcp("127.0.0.1:0"))
-	address := b.broker.Addr("tcp").String()
+	address := programs.FreeAddr(t)
+	b := newBench(t, tcp(address))
 	r := &recorder{events: make(chan string, 1000)}
 	b.publish(b.topics.Offer("007", "t1"), "offer", true)
 	b.publish(b.topics.Offer("008", "t9"), "foreign", true)
@@ -327,8 +328,8 @@ func TestOnlyALivingConnectionEndsTheRowOfFailures(t *testing.T) {
 
 func TestUnreachableBrokerIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, tcp("127.0.0.1:0"))
-	address := b.broker.Addr("tcp").String()
+	address := programs.FreeAddr(t)
+	b := newBench(t, tcp(address))
 	b.stop()
 	r := &recorder{events: make(chan string, 1000)}
 	b.run(r, &url.URL{Scheme: "mqtt", Host: address})
