@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"muster/dispatcher/internal/app"
+	"muster/dispatcher/app"
 	"muster/dispatcher/internal/cli"
 	"muster/internal/logs"
 )
@@ -71,9 +71,9 @@ func serveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return app.Run(cmd.Context(), cfg, version, log, func(addr string) {
+			return app.Run(cmd.Context(), cfg, app.Options{Version: version, Logger: log, Ready: func(addr string) {
 				log.Info("headquarters is ready", "address", addr, "version", version)
-			})
+			}})
 		},
 	}
 	cmd.Flags().StringVarP(&config, "config", "c", "", "configuration file (default: the embedded one, on loopback)")

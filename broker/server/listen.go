@@ -22,8 +22,7 @@ func (s *Server) listen(ctx context.Context, name string, lc ListenerConfig) err
 	if secure != nil {
 		s.secure[name] = secure
 	}
-	var config net.ListenConfig
-	base, err := config.Listen(ctx, "tcp", lc.Address)
+	base, err := s.opts.Listen(ctx, "tcp", lc.Address)
 	if err != nil {
 		return fmt.Errorf("listeners.%s.address: %w", name, err)
 	}

@@ -83,6 +83,8 @@ type Options struct {
 	// terminal publishes about its own is acknowledged and ignored, and its
 	// presence will is accepted and dropped.
 	ManagedPresence bool
+	// Listen opens the listeners; nil: on the network of this machine.
+	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 	// Interop is for the interoperability tests alone.
 	Interop *Interop
 }
@@ -133,6 +135,9 @@ func New(cfg Config, opts Options) (*Server, error) {
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.Listen == nil {
+		opts.Listen = new(net.ListenConfig).Listen
 	}
 	d, err := cfg.door(opts)
 	if err != nil {

@@ -177,7 +177,7 @@ func stepImports(t tree) (found []string) {
 	}
 	t.eachImport(func(source) bool { return true }, func(src source, imported string) {
 		dir, ok := local(imported)
-		if !ok || within(src.dir, "dispatcher/internal/app") || (src.test && !inStep(src)) {
+		if !ok || within(src.dir, "dispatcher/app") || (src.test && !inStep(src)) {
 			return
 		}
 		for _, step := range steps() {

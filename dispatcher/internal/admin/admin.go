@@ -68,8 +68,10 @@ type Config struct {
 	Version string // of the program, for who asks
 	// Healthy says what keeps headquarters from working, nil when nothing does.
 	Healthy func(ctx context.Context) error
-	Now     func() time.Time
-	Logger  *slog.Logger
+	// Listen opens the line; nil: on the network of this machine.
+	Listen func(ctx context.Context, network, address string) (net.Listener, error)
+	Now    func() time.Time
+	Logger *slog.Logger
 }
 
 // file is where a running dispatcher says how to reach it.
@@ -109,6 +111,9 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Address == "" {
 		cfg.Address = "127.0.0.1:0"
 	}
+	if cfg.Listen == nil {
+		cfg.Listen = new(net.ListenConfig).Listen
+	}
 	if err := checkLoopback(cfg.Address); err != nil {
 		return nil, err
 	}
@@ -147,7 +152,7 @@ func (s *Server) Start(ctx context.Context) error {
 		s.Logger.Error("cannot bring the list of revoked certificates up to date", "error", err)
 	}
 	var err error
-	if s.listener, err = new(net.ListenConfig).Listen(ctx, "tcp", s.Address); err != nil {
+	if s.listener, err = s.Listen(ctx, "tcp", s.Address); err != nil {
 		return fmt.Errorf("cannot open the admin line: %w", err)
 	}
 	go func() {

@@ -38,6 +38,8 @@ type Config struct {
 	Lifetime time.Duration // of certificates; identity.DefaultLifetime
 	Now      func() time.Time
 	Logger   *slog.Logger
+	// Listen opens the door; nil: on the network of this machine.
+	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 
 	// PerSecond and Burst bound the requests of one address: 5 and 20. A whole
 	// store renews at once behind one address, and nobody guesses 256 bits.
@@ -82,6 +84,9 @@ type Server struct {
 
 // New returns a door that is not open yet.
 func New(cfg Config) *Server {
+	if cfg.Listen == nil {
+		cfg.Listen = new(net.ListenConfig).Listen
+	}
 	if cfg.PerSecond <= 0 {
 		cfg.PerSecond = 5
 	}
@@ -112,7 +117,7 @@ func New(cfg Config) *Server {
 // Start opens the door and returns once terminals can come.
 func (s *Server) Start(ctx context.Context) error {
 	var err error
-	if s.listener, err = new(net.ListenConfig).Listen(ctx, "tcp", s.Address); err != nil {
+	if s.listener, err = s.Listen(ctx, "tcp", s.Address); err != nil {
 		return fmt.Errorf("cannot take enrolments: %w", err)
 	}
 	go func() {

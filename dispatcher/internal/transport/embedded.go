@@ -9,6 +9,9 @@ import (
 	"muster/broker/server"
 )
 
+// Listen opens a listener, as net.ListenConfig does.
+type Listen = func(ctx context.Context, network, address string) (net.Listener, error)
+
 // Embedded is a Link to a broker inside this process: a message is taken in
 // before it is acknowledged, without a second hop.
 type Embedded struct {
@@ -17,10 +20,11 @@ type Embedded struct {
 
 // NewEmbedded returns a link whose broker is configured but not yet listening.
 // session is told, in order for each terminal, when its connection begins or
-// ends.
-func NewEmbedded(cfg server.Config, handle Handler, session func(Session), log *slog.Logger) (*Embedded, error) {
+// ends. A nil listen opens the listeners on the network of this machine.
+func NewEmbedded(cfg server.Config, handle Handler, session func(Session), listen Listen, log *slog.Logger) (*Embedded, error) {
 	broker, err := server.New(cfg, server.Options{
 		Logger:          log,
+		Listen:          listen,
 		ManagedPresence: true,
 		Intake: func(ctx context.Context, m server.Message) error {
 			return handle(ctx, Inbound{Topic: m.Topic, Payload: m.Payload, Retained: m.Retained,

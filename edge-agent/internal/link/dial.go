@@ -20,8 +20,11 @@ func Schemes() map[string]string {
 	return map[string]string{"mqtt": "1883", "mqtts": "8883", "ws": "80", "wss": "443"}
 }
 
-// dial opens a connection whose writes are safe from several goroutines.
-func dial(ctx context.Context, broker *url.URL, tlsConfig *tls.Config) (net.Conn, error) {
+// Dial opens a connection to an address, as net.Dialer does.
+type Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+// broker opens a connection whose writes are safe from several goroutines.
+func (d Dial) broker(ctx context.Context, broker *url.URL, tlsConfig *tls.Config) (net.Conn, error) {
 	port, known := Schemes()[broker.Scheme]
 	if !known {
 		return nil, fmt.Errorf("cannot dial scheme %q", broker.Scheme)
@@ -30,22 +33,33 @@ func dial(ctx context.Context, broker *url.URL, tlsConfig *tls.Config) (net.Conn
 		port = own
 	}
 	address := net.JoinHostPort(broker.Hostname(), port)
-	switch broker.Scheme {
-	case "mqtts":
-		conn, err := (&tls.Dialer{Config: tlsConfig}).DialContext(ctx, "tcp", address)
-		if err != nil {
-			return nil, err
-		}
-		return packets.NewThreadSafeConn(conn), nil
-	case "ws", "wss":
-		return dialWebSocket(ctx, broker, tlsConfig)
-	default:
-		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if broker.Scheme == "ws" || broker.Scheme == "wss" {
+		return d.webSocket(ctx, broker, tlsConfig)
 	}
+	conn, err := d(ctx, "tcp", address)
+	if err != nil || broker.Scheme == "mqtt" {
+		return conn, err
+	}
+	secure := tls.Client(conn, named(tlsConfig, broker.Hostname()))
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return packets.NewThreadSafeConn(secure), nil
 }
 
-func dialWebSocket(ctx context.Context, broker *url.URL, tlsConfig *tls.Config) (net.Conn, error) {
-	dialer := websocket.Dialer{TLSClientConfig: tlsConfig, Subprotocols: []string{"mqtt"}}
+// named gives the configuration with the name that the broker's certificate must
+// bear.
+func named(config *tls.Config, host string) *tls.Config {
+	if config.ServerName != "" {
+		return config
+	}
+	config = config.Clone()
+	config.ServerName = host
+	return config
+}
+
+func (d Dial) webSocket(ctx context.Context, broker *url.URL, tlsConfig *tls.Config) (net.Conn, error) {
+	dialer := websocket.Dialer{NetDialContext: d, TLSClientConfig: tlsConfig, Subprotocols: []string{"mqtt"}}
 	ws, response, err := dialer.DialContext(ctx, broker.String(), nil)
 	if err != nil {
 		if response != nil {

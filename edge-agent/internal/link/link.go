@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/url"
 	"sync"
 	"time"
@@ -49,6 +50,8 @@ type Config struct {
 	Password string
 	Topics   protocol.Topics
 	Logger   *slog.Logger
+	// Dial reaches an address; nil: over the network of this machine.
+	Dial Dial
 	// Signer gives the key that signs what the terminal says now; nil: identity
 	// off, nothing is signed, and headquarters' list of keys is not asked for.
 	Signer func() *trust.Signer
@@ -91,7 +94,12 @@ const (
 )
 
 // New returns a link that is not yet connected.
-func New(cfg Config, handler Handler) *Link { return &Link{cfg: cfg, handler: handler} }
+func New(cfg Config, handler Handler) *Link {
+	if cfg.Dial == nil {
+		cfg.Dial = new(net.Dialer).DialContext
+	}
+	return &Link{cfg: cfg, handler: handler}
+}
 
 // Run connects, and connects again whenever the connection is lost, until ctx
 // ends; then it says goodbye and returns.
@@ -183,7 +191,7 @@ const reasonTakenOver = 0x8e
 func (l *Link) connect(ctx context.Context) (up time.Time, err error) {
 	dialCtx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	conn, err := dial(dialCtx, l.cfg.Broker, l.cfg.TLS)
+	conn, err := l.cfg.Dial.broker(dialCtx, l.cfg.Broker, l.cfg.TLS)
 	if err != nil {
 		return up, fmt.Errorf("cannot reach the broker: %w", err)
 	}

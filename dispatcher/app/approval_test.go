@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"muster/dispatcher/internal/app"
+	"muster/dispatcher/app"
 	"muster/internal/protocol"
 	"muster/tests/fleet"
 )

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"muster/dispatcher/internal/app"
+	"muster/dispatcher/app"
 )
 
 func TestTheShippedConfigurationIsTheEmbeddedOne(t *testing.T) {
@@ -15,7 +15,7 @@ func TestTheShippedConfigurationIsTheEmbeddedOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shipped, err := app.Load("../../../configs/dispatcher.yaml")
+	shipped, err := app.Load("../../configs/dispatcher.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

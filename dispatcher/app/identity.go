@@ -25,14 +25,14 @@ func (hq *headquarters) wireIdentity() error {
 	if hq.cfg.Identity.Folder == "" {
 		return nil
 	}
-	id, err := identity.Open(hq.cfg.Identity.Folder, time.Now())
+	id, err := identity.Open(hq.cfg.Identity.Folder, hq.now())
 	if err != nil {
 		return err
 	}
 	hq.identity = id
-	hq.gate = gate.New(gate.Config{Keys: hq.store, Numbers: hq.store, Now: time.Now, Logger: hq.log, Alarm: hq.alarmAbout})
+	hq.gate = gate.New(gate.Config{Keys: hq.store, Numbers: hq.store, Now: hq.now, Logger: hq.log, Alarm: hq.alarmAbout})
 	if hq.cfg.Enrolment.Address != "" {
-		hq.enrol = enrol.New(enrol.Config{Address: hq.cfg.Enrolment.Address, Keys: hq.store, Identity: id, Now: time.Now, Logger: hq.log})
+		hq.enrol = enrol.New(enrol.Config{Address: hq.cfg.Enrolment.Address, Keys: hq.store, Identity: id, Listen: hq.listen, Now: hq.now, Logger: hq.log})
 	}
 	return nil
 }
@@ -89,7 +89,7 @@ func (hq *headquarters) startNumbers(ctx context.Context, cleanup *stack) error 
 	}
 	if !hq.sender.StartAbove(used) {
 		return fmt.Errorf("cannot start: headquarters' clock stands at %s, two days or more before what it last did; set the clock",
-			time.Now().Format(time.RFC3339))
+			hq.now().Format(time.RFC3339))
 	}
 	if err := hq.store.NoteNumber(ctx, hq.sender.Number()+numbersAhead); err != nil {
 		return err
@@ -144,7 +144,7 @@ func (hq *headquarters) signer() *trust.Signer {
 	if hq.identity == nil {
 		return nil
 	}
-	return hq.identity.Signer(time.Now())
+	return hq.identity.Signer(hq.now())
 }
 
 // loadPeople reads who may ask for what.
@@ -184,7 +184,7 @@ func (hq *headquarters) rotateKeys(ctx context.Context, a store.Approval) error 
 	if err != nil {
 		return err
 	}
-	now := time.Now()
+	now := hq.now()
 	made, err := hq.identity.Replace(identity.Rotation{Approval: a.ApprovalID, AtOnce: asked.Now}, now)
 	if err != nil {
 		return err
@@ -219,7 +219,7 @@ func (hq *headquarters) revoked(keys []store.TerminalKey) {
 func (hq *headquarters) wireAdmin() error {
 	cfg := admin.Config{
 		Address: hq.cfg.Admin.Address, DataFolder: hq.cfg.DataFolder, Register: hq.store, Places: hq.store,
-		EnrolmentURL: hq.cfg.Enrolment.URL, RequestRotation: hq.trigger.AskKeys, Revoked: hq.revoked, Healthy: hq.store.Health, Version: hq.version, Now: time.Now, Logger: hq.log,
+		EnrolmentURL: hq.cfg.Enrolment.URL, RequestRotation: hq.trigger.AskKeys, Revoked: hq.revoked, Healthy: hq.store.Health, Version: hq.version, Listen: hq.listen, Now: hq.now, Logger: hq.log,
 	}
 	if hq.identity != nil {
 		cfg.Authority = hq.identity

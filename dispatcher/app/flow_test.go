@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/dispatcher/internal/app"
+	"muster/dispatcher/app"
 	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
 	"muster/internal/task"

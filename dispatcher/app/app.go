@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -26,10 +27,29 @@ import (
 // then is done after the next start.
 const stopPatience = 10 * time.Second
 
-// Run runs headquarters until ctx ends. ready is called once with the address
-// that terminals and technicians connect to. The error says why it could not
-// start or stop.
-func Run(ctx context.Context, cfg Config, version string, log *slog.Logger, ready func(addr string)) (err error) {
+// Options are what the program around headquarters supplies.
+type Options struct {
+	Version string
+	Logger  *slog.Logger
+	// Ready is called once with the address that terminals and technicians
+	// connect to.
+	Ready func(addr string)
+	// Wall is the clock on the wall, which people set; nil: this machine's.
+	Wall func() time.Time
+	// Listen opens the listeners; nil: on the network of this machine.
+	Listen func(ctx context.Context, network, address string) (net.Listener, error)
+}
+
+// Run runs headquarters until ctx ends. The error says why it could not start or
+// stop.
+func Run(ctx context.Context, cfg Config, opts Options) (err error) {
+	if opts.Wall == nil {
+		opts.Wall = time.Now
+	}
+	if opts.Listen == nil {
+		opts.Listen = new(net.ListenConfig).Listen
+	}
+	log := opts.Logger
 	var cleanup stack
 	defer func() { err = errors.Join(err, cleanup.unwind()) }()
 
@@ -41,14 +61,15 @@ func Run(ctx context.Context, cfg Config, version string, log *slog.Logger, read
 	if err != nil {
 		return err
 	}
-	hq := &headquarters{cfg: cfg, topics: topics, log: log, version: version, jobs: jobs, disk: make(chan error, diskWords)}
+	hq := &headquarters{cfg: cfg, topics: topics, log: log, version: opts.Version, jobs: jobs, disk: make(chan error, diskWords),
+		now: opts.Wall, listen: opts.Listen}
 	st, err := openStore(ctx, cfg, log, hq.diskSaid)
 	if err != nil {
 		return err
 	}
 	hq.store = st
 	cleanup.push(st.Close)
-	if err := takeRegister(ctx, st, places, log); err != nil {
+	if err := takeRegister(ctx, st, places, hq.now(), log); err != nil {
 		return err
 	}
 	if err := hq.wire(); err != nil {
@@ -57,7 +78,7 @@ func Run(ctx context.Context, cfg Config, version string, log *slog.Logger, read
 	if err := hq.start(ctx, &cleanup); err != nil {
 		return err
 	}
-	ready(hq.address())
+	opts.Ready(hq.address())
 	<-ctx.Done()
 	log.Info("headquarters stops")
 	return nil
@@ -116,8 +137,8 @@ func openStore(ctx context.Context, cfg Config, log *slog.Logger, trouble func(e
 	return store.Open(ctx, store.Options{Path: filepath.Join(cfg.DataFolder, "muster.db"), Logger: log, Trouble: trouble})
 }
 
-func takeRegister(ctx context.Context, st *store.Store, places []store.Place, log *slog.Logger) error {
-	added, changed, retired, err := st.ReplacePlaces(ctx, places, time.Now())
+func takeRegister(ctx context.Context, st *store.Store, places []store.Place, now time.Time, log *slog.Logger) error {
+	added, changed, retired, err := st.ReplacePlaces(ctx, places, now)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"unicode"
 
-	"muster/dispatcher/internal/app"
+	"muster/dispatcher/app"
 	"muster/internal/protocol"
 	"muster/internal/task"
 	"muster/tests/fleet"

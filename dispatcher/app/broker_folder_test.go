@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/dispatcher/internal/app"
+	"muster/dispatcher/app"
 	"muster/dispatcher/internal/identity"
 	"muster/internal/trust"
 )

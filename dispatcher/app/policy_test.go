@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/dispatcher/internal/app"
+	"muster/dispatcher/app"
 	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"muster/broker/server"
-	"muster/dispatcher/internal/app"
+	"muster/dispatcher/app"
 	"muster/internal/protocol"
 	"muster/tests/fleet"
 	"muster/tests/programs"

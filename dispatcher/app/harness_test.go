@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/dispatcher/internal/app"
+	"muster/dispatcher/app"
 	"muster/internal/protocol"
 	"muster/tests/fleet"
 )
@@ -71,7 +71,7 @@ func (hq *headquarters) start() {
 	hq.cancel, hq.ended = cancel, make(chan error, 1)
 	ready := make(chan string, 1)
 	go func() {
-		hq.ended <- app.Run(ctx, hq.cfg, "test", logger(hq.t), func(addr string) { ready <- addr })
+		hq.ended <- app.Run(ctx, hq.cfg, app.Options{Version: "test", Logger: logger(hq.t), Ready: func(addr string) { ready <- addr }})
 	}()
 	select {
 	case hq.addr = <-ready:

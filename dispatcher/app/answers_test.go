@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"muster/dispatcher/internal/app"
+	"muster/dispatcher/app"
 	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
 	"muster/internal/task"

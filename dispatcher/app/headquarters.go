@@ -36,6 +36,8 @@ type headquarters struct {
 	cfg     Config
 	version string
 	log     *slog.Logger
+	now     func() time.Time
+	listen  transport.Listen
 	topics  protocol.Topics
 	jobs    *job.Registry
 	store   *store.Store
@@ -72,7 +74,7 @@ func (hq *headquarters) wire() error {
 		return err
 	}
 	hq.queue = transport.NewQueue(hq.link, hq.log)
-	hq.sender = transport.NewSender(hq.link, hq.topics, time.Now)
+	hq.sender = transport.NewSender(hq.link, hq.topics, hq.now)
 	if hq.identity != nil {
 		hq.sender = hq.sender.Signing(hq.signer)
 	}
@@ -87,7 +89,7 @@ func (hq *headquarters) wire() error {
 	if err := hq.wireAdmin(); err != nil {
 		return err
 	}
-	hq.auditor = auditor.New(auditor.Config{Head: hq.store.AuditHead, Signer: hq.signer, Folder: hq.cfg.ReportsFolder, Now: time.Now, Logger: hq.log})
+	hq.auditor = auditor.New(auditor.Config{Head: hq.store.AuditHead, Signer: hq.signer, Folder: hq.cfg.ReportsFolder, Now: hq.now, Logger: hq.log})
 	hq.watch = watch.New(hq.store, hq.sender, hq.grant.Waiting, hq.log)
 	for _, observer := range []func([]store.Change){
 		hq.grant.Changed, hq.intake.Changed, hq.offer.Changed, hq.barrier.Changed, hq.watch.Changed,
@@ -104,7 +106,7 @@ func (hq *headquarters) wireTrigger() error {
 	}
 	cfg := trigger.Config{
 		Runs: hq.store, Tasks: hq.store, Register: hq.store, Planner: plan.New(rand.Reader), Jobs: hq.jobs, Sender: hq.orders,
-		Waiting: hq.grant.Waiting, Now: time.Now, Logger: hq.log,
+		Waiting: hq.grant.Waiting, Now: hq.now, Logger: hq.log,
 		People: known, ApprovalOver: hq.cfg.Approval.OverStores,
 	}
 	if hq.identity != nil {
@@ -117,7 +119,7 @@ func (hq *headquarters) wireTrigger() error {
 func (hq *headquarters) wireLink() error {
 	if hq.cfg.Transport == TransportEmbedded {
 		embedded, err := transport.NewEmbedded(hq.cfg.Broker, hq.handle,
-			func(s transport.Session) { hq.presence.Session(s) }, hq.log)
+			func(s transport.Session) { hq.presence.Session(s) }, hq.listen, hq.log)
 		hq.link = embedded
 		return err
 	}
@@ -131,20 +133,20 @@ func (hq *headquarters) wireLink() error {
 
 func (hq *headquarters) wireAdmission() {
 	hq.grant = grant.New(grant.Config{
-		Tasks: hq.store, Attempts: hq.store, Orders: hq.orders, Now: time.Now, Logger: hq.log,
+		Tasks: hq.store, Attempts: hq.store, Orders: hq.orders, Now: hq.now, Logger: hq.log,
 		MaxRunning: hq.cfg.Admission.MaxRunning, PerSecond: hq.cfg.Admission.GrantsPerSecond, Burst: hq.cfg.Admission.GrantBurst,
 	})
 	hq.intake = intake.New(intake.Config{
-		Tasks: hq.store, Attempts: hq.store, Jobs: hq.jobs, Leases: hq.grant, Orders: hq.orders, Now: time.Now, Logger: hq.log,
+		Tasks: hq.store, Attempts: hq.store, Jobs: hq.jobs, Leases: hq.grant, Orders: hq.orders, Now: hq.now, Logger: hq.log,
 		InFlight: hq.cfg.Collection.InFlight, BytesPerSecond: float64(hq.cfg.Collection.BytesPerSecond), BurstBytes: hq.cfg.Collection.BurstBytes,
 		DemandOffer: hq.identity != nil, Alarm: hq.alarmAbout,
 	})
 	hq.offer = offer.New(offer.Config{
-		Tasks: hq.store, Sender: hq.sender, Now: time.Now, Logger: hq.log,
+		Tasks: hq.store, Sender: hq.sender, Now: hq.now, Logger: hq.log,
 		Online: func(storeID string) bool { return hq.presence.Online(storeID) },
 	})
 	hq.presence = presence.New(presence.Config{
-		Terminals: hq.store, Tasks: hq.store, Sender: hq.sender, Orders: hq.orders, Now: time.Now, Logger: hq.log,
+		Terminals: hq.store, Tasks: hq.store, Sender: hq.sender, Orders: hq.orders, Now: hq.now, Logger: hq.log,
 		Listeners: []presence.Listener{hq.grant, hq.intake}, Republish: hq.offer.Republish, Numbered: hq.numbered,
 		Announce: hq.cfg.Transport == TransportEmbedded,
 	})
@@ -165,7 +167,7 @@ func (hq *headquarters) wireReports() error {
 	}
 	hq.barrier = barrier.New(barrier.Deps{
 		Runs: hq.store, Snapshots: barrier.Pinned(hq.store), Revisions: hq.store, Publications: hq.store,
-		Reporter: reporter, Sender: hq.sender, Now: time.Now, Log: hq.log, Alarm: hq.alarm,
+		Reporter: reporter, Sender: hq.sender, Now: hq.now, Log: hq.log, Alarm: hq.alarm,
 	}, barrier.Config{Folder: hq.cfg.ReportsFolder, Location: zone})
 	return nil
 }
@@ -229,7 +231,7 @@ func (hq *headquarters) handle(ctx context.Context, in transport.Inbound) (err e
 			return
 		}
 		err = nil
-		now := time.Now().UnixNano()
+		now := hq.now().UnixNano()
 		if last := hq.panicked.Load(); now-last > int64(panicTold) && hq.panicked.CompareAndSwap(last, now) {
 			hq.log.Error("a message made a step panic; it is not taken in", "topic", in.Topic, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 			hq.raise(protocol.SeverityCritical, "message_panicked", in.Topic, fmt.Errorf("%v", r))

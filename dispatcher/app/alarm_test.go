@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/dispatcher/internal/app"
+	"muster/dispatcher/app"
 	"muster/internal/protocol"
 	"muster/tests/fleet"
 )
