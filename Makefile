@@ -9,9 +9,11 @@ LINT_PKG   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 BENCH      ?= .
 BENCH_TIME ?= 1s
 E2E_RUN    ?= .
+SEED       ?=
+SOAK       ?= 1h
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race e2e check fmt lint bench demo clean
+.PHONY: help build test race e2e chaos sim soak check fmt lint bench demo clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +31,15 @@ race: ## run every test under the race detector (needs a C compiler)
 
 e2e: ## run only the end-to-end tests, each time anew: real programs, kill -9 (E2E_RUN=name picks)
 	$(GO) test -count=1 -timeout 15m -run '$(E2E_RUN)' ./tests/...
+
+chaos: ## attack it: simulated seeds, kill -9, bad links, full disks; at most 8 minutes
+	MUSTER_CHAOS=full $(GO) test -count=1 -timeout 15m ./tests/chaos/... ./tests/storage/...
+
+sim: ## repeat one simulated history (SEED=7), or try new ones
+	$(GO) test -count=1 -timeout 30m -run '^TestSimulation$$' -v ./tests/chaos/sim -args -seed=$(SEED)
+
+soak: build ## an hour of kills, cuts, full disks, restores and clock jumps (SOAK=1h); writes docs/reliability.md
+	$(GO) run ./tests/chaos/soak -duration $(SOAK) -report docs/reliability.md
 
 check: ## formatting, module files, vet and the pinned linters; changes nothing
 	@unformatted="$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go'))"; \

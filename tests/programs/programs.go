@@ -175,3 +175,7 @@ func Eventually(t *testing.T, what string, holds func() bool) {
 		}
 	}
 }
+
+// Full says whether the whole of a chaos test is asked for (make chaos) rather
+// than the share that every run of the tests takes.
+func Full() bool { return os.Getenv("MUSTER_CHAOS") == "full" }
