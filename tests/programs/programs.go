@@ -48,7 +48,7 @@ func BuildAndRun(m *testing.M, use func(folder string)) int {
 
 // Process is one running program whose output is kept for a failing test.
 type Process struct {
-	t    *testing.T
+	t    testing.TB
 	name string
 	cmd  *exec.Cmd
 	done chan struct{}
@@ -58,7 +58,7 @@ type Process struct {
 }
 
 // Launch starts a program; it is killed at the end of the test at the latest.
-func Launch(t *testing.T, name string, args ...string) *Process {
+func Launch(t testing.TB, name string, args ...string) *Process {
 	t.Helper()
 	p := &Process{t: t, name: filepath.Base(name), done: make(chan struct{})}
 	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), name, args...)
@@ -144,7 +144,7 @@ const lowestPort, highestPort = 10_000, 32_000
 
 // FreeAddr is a loopback address on which nobody listens now, and that stays
 // free while a program that listened on it is started anew.
-func FreeAddr(t *testing.T) string {
+func FreeAddr(t testing.TB) string {
 	t.Helper()
 	for range 100 {
 		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(lowestPort+rand.IntN(highestPort-lowestPort)))
@@ -162,7 +162,7 @@ func FreeAddr(t *testing.T) string {
 }
 
 // Eventually waits until holds is true; what names it in a failure.
-func Eventually(t *testing.T, what string, holds func() bool) {
+func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -3,23 +3,22 @@ package real_test
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"muster/internal/protocol"
 	"muster/tests/chaos/checker"
 	"muster/tests/chaos/history"
+	"muster/tests/chaos/site"
 	"muster/tests/programs"
 )
 
-func open(t *testing.T, gate string) {
-	t.Helper()
-	if err := os.WriteFile(gate, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+// bin is the folder of the programs.
+var bin string
+
+func TestMain(m *testing.M) {
+	os.Exit(programs.BuildAndRun(m, func(folder string) { bin = folder }))
 }
 
 // TestRealHistoryWithKillsPasses runs real programs: headquarters is killed while
@@ -27,87 +26,67 @@ func open(t *testing.T, gate string) {
 // in the middle of its work, one run is withdrawn, and one store never ends.
 func TestRealHistoryWithKillsPasses(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, "A", "B", "C", "D", "E")
-	person, eye := s.writer(wang), s.writer(watch)
-	s.serve()
-	stop := s.sample(eye)
-	s.watch(eye)
-	agent := s.agent("A")
-	s.agent("B")
-	s.agent("E") // its gate stays shut
+	s := site.New(t, bin, site.Config{Work: site.AwaitGate}, "A", "B", "C", "D", "E")
+	person, eye := s.Writer(site.Wang), s.Writer(site.Watch)
+	s.Serve()
+	stop := s.Sample(eye, "dispatcher", s.HQ)
+	s.Watch(eye)
+	agent := s.Agent("A")
+	s.Agent("B")
+	s.Agent("E") // its gate stays shut
 	order := `{"requestId":"r1","job":"probe","stores":["A","B","C","E"],"barrierSeconds":10}`
-	reply := s.ask(person, protocol.VerbRun, order)
-	s.executed("A", 1)
-	s.executed("B", 1)
-	s.executed("E", 1)
-	early := s.store()
+	reply := s.Ask(person, protocol.VerbRun, order)
+	s.Executed("A", 1)
+	s.Executed("B", 1)
+	s.Executed("E", 1)
+	early := s.Store()
 
 	stop()
-	fault(t, eye, true)
-	s.hq.Kill()
-	open(t, s.gate("A"))
-	open(t, s.gate("B"))
-	s.serve()
-	fault(t, eye, false)
-	stop = s.sample(eye)
-	s.watch(eye)
-	if again := s.ask(person, protocol.VerbRun, order); again.RunID != reply.RunID {
+	s.Fault(eye, true)
+	s.HQ.Kill()
+	s.Open("A")
+	s.Open("B")
+	s.Serve()
+	s.Fault(eye, false)
+	stop = s.Sample(eye, "dispatcher", s.HQ)
+	s.Watch(eye)
+	if again := s.Ask(person, protocol.VerbRun, order); again.RunID != reply.RunID {
 		t.Errorf("the same request is run %s and run %s", reply.RunID, again.RunID)
 	}
-	s.revision(reply.RunID, 1)
-	s.look(eye)
-	open(t, s.gate("C"))
-	s.agent("C")
-	s.revision(reply.RunID, 2)
+	s.Revision(reply.RunID, 1)
+	s.Look(eye)
+	s.Open("C")
+	s.Agent("C")
+	s.Revision(reply.RunID, 2)
 
-	if err := os.Remove(s.gate("A")); err != nil {
+	if err := os.Remove(s.Gate("A")); err != nil {
 		t.Fatal(err)
 	}
-	cut := s.ask(person, protocol.VerbRun, `{"requestId":"r2","job":"probe","stores":["A"],"attempts":1}`)
-	s.executed("A", 2)
+	cut := s.Ask(person, protocol.VerbRun, `{"requestId":"r2","job":"probe","stores":["A"],"attempts":1}`)
+	s.Executed("A", 2)
 	agent.Kill()
-	open(t, s.gate("A"))
-	s.agent("A")
-	s.revision(cut.RunID, 1)
-	gone := s.ask(person, protocol.VerbRun, `{"requestId":"r3","job":"probe","stores":["D"]}`)
-	s.ask(person, protocol.VerbCancel, fmt.Sprintf(`{"runId":%q}`, gone.RunID))
-	s.revision(gone.RunID, 1)
+	s.Open("A")
+	s.Agent("A")
+	s.Revision(cut.RunID, 1)
+	gone := s.Ask(person, protocol.VerbRun, `{"requestId":"r3","job":"probe","stores":["D"]}`)
+	s.Ask(person, protocol.VerbCancel, fmt.Sprintf(`{"runId":%q}`, gone.RunID))
+	s.Revision(gone.RunID, 1)
 	stop()
 	judgeReal(t, s, eye, early)
 }
 
-func fault(t *testing.T, w *history.Writer, on bool) {
-	t.Helper()
-	if err := w.Fault("dispatcher", on); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // judgeReal wants no finding, and then a finding for what is taken away or
 // changed in the same evidence.
-func judgeReal(t *testing.T, s *site, eye *history.Writer, early checker.Store) {
+func judgeReal(t *testing.T, s *site.Site, eye *history.Writer, early checker.Store) {
 	t.Helper()
-	limits := checker.Limits{MaxRunning: 3, GrantsPerSecond: 5, GrantBurst: 2, Settle: 5 * time.Second, Reoffer: 5 * time.Second}
-	programs.Eventually(t, "the time in which all must be settled", func() bool {
-		now := s.store()
-		return !slices.ContainsFunc(now.Runs, func(r checker.Run) bool { return now.TakenAt < r.ClosedAt+limits.Settle.Milliseconds() })
-	})
-	e := checker.Evidence{Earlier: &early, Reports: s.look(eye), Store: s.store(), Audit: s.audit(), Limits: limits}
-	h, err := history.Read(filepath.Join(s.dir, "history"))
-	if err != nil || len(h.Torn) != 0 {
-		t.Fatalf("torn %v, %v", h.Torn, err)
-	}
-	e.History = h.Lines
+	e := s.Judge(eye, early)
 	acts := map[history.Act]int{}
-	for _, l := range h.Lines {
+	for _, l := range e.History {
 		acts[l.Act]++
 	}
-	t.Logf("%d lines: %v", len(h.Lines), acts)
+	t.Logf("%d lines: %v", len(e.History), acts)
 	if acts[history.ActExecuted] != 5 || acts[history.ActSampled] == 0 || acts[history.ActLooked] < 8 {
 		t.Errorf("acts %v", acts)
-	}
-	if rules := rulesOf(t, e); rules != "" {
-		t.Errorf("rules %s cry", rules)
 	}
 
 	without := func(topic string) checker.Evidence {

@@ -1,0 +1,128 @@
+package site
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	_ "modernc.org/sqlite" // the copy of the database is read as a file
+
+	"muster/tests/chaos/checker"
+	"muster/tests/chaos/history"
+	"muster/tests/programs"
+)
+
+// Revision waits for a revision's manifest.
+func (s *Site) Revision(run string, revision int) {
+	s.t.Helper()
+	programs.Eventually(s.t, fmt.Sprintf("revision %d of run %s", revision, run), func() bool {
+		found, _ := filepath.Glob(s.path("reports", "*", "*", fmt.Sprintf("*_%s_r%d_manifest.json", run, revision)))
+		return len(found) == 1
+	})
+}
+
+// Look writes down every report file as it is.
+func (s *Site) Look(w *history.Writer) map[string][]byte {
+	s.t.Helper()
+	files, err := checker.ReadReports(os.DirFS(s.Reports()))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for name, content := range files {
+		if err := w.Looked(name, content); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return files
+}
+
+// Store reads the database as it is, in one transaction.
+func (s *Site) Store() checker.Store {
+	s.t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.Data(), "muster.db")+"?mode=ro&_pragma=busy_timeout(5000)")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer db.Close()
+	tx, err := db.BeginTx(s.t.Context(), nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }() // it was read only
+	read, err := checker.ReadStore(func(statement string) (rows []string, err error) {
+		found, err := tx.QueryContext(s.t.Context(), statement)
+		if err != nil {
+			return nil, err
+		}
+		defer found.Close()
+		for found.Next() {
+			var text string
+			if err := found.Scan(&text); err != nil {
+				return nil, err
+			}
+			rows = append(rows, text)
+		}
+		return rows, found.Err()
+	}, time.Now().UnixMilli())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return read
+}
+
+// Audit runs dispatcher audit verify.
+func (s *Site) Audit() *checker.Audit {
+	s.t.Helper()
+	command := s.Dispatcher("audit", "verify", "--json", "--data", s.Data(), "--reports", s.Reports())
+	cmd := exec.CommandContext(s.t.Context(), command[0], command[1:]...)
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		s.t.Fatal(err)
+	}
+	return &checker.Audit{Exit: cmd.ProcessState.ExitCode(), Output: out}
+}
+
+// Settled waits until each run's barrier is closed and the time has passed in
+// which the rest must be settled or reported missing.
+func (s *Site) Settled() {
+	s.t.Helper()
+	settle := s.Config.Limits.Settle.Milliseconds()
+	programs.Eventually(s.t, "the time in which all must be settled", func() bool {
+		now := s.Store()
+		return !slices.ContainsFunc(now.Runs, func(r checker.Run) bool { return r.ClosedAt == 0 || now.TakenAt < r.ClosedAt+settle })
+	})
+}
+
+// Judge waits until all is Settled, looks at the reports, and fails the test
+// with each finding of the checker. It returns what was judged. earlier is an
+// older copy of the database, at most one.
+func (s *Site) Judge(w *history.Writer, earlier ...checker.Store) checker.Evidence {
+	s.t.Helper()
+	s.Settled()
+	e := checker.Evidence{Reports: s.Look(w), Store: s.Store(), Audit: s.Audit(), Limits: s.Config.Limits}
+	if len(earlier) > 0 {
+		e.Earlier = &earlier[0]
+	}
+	h, err := history.Read(s.History())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	e.History = h.Lines
+	if len(h.Torn) > 0 { // no writer dies here, and a marker is one write
+		s.t.Errorf("torn histories: %v", h.Torn)
+	}
+	found, err := checker.Check(e)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, f := range found {
+		s.t.Error(f)
+	}
+	return e
+}
