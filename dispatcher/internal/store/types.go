@@ -39,6 +39,9 @@ var (
 	// ErrNoSpace: the disk takes no more; nothing of the write was stored. It may
 	// be tried again: the store recovers by itself when there is room.
 	ErrNoSpace = sqlite.ErrNoSpace
+	// ErrBroken: the write itself broke, by a panic or against the schema. Nothing
+	// of it was stored, and it would break again.
+	ErrBroken = sqlite.ErrBroken
 	// ErrClosed: the store was closed.
 	ErrClosed = sqlite.ErrClosed
 )

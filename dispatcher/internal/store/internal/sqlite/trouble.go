@@ -30,6 +30,22 @@ func noSpace(err error) error {
 	return err
 }
 
+// ErrBroken says that the operation itself broke: it panicked, or asked for what
+// the schema forbids. Nothing of it was stored, and it would break again.
+var ErrBroken = errors.New("operation broke")
+
+// broken marks what SQLite says when it will never take the operation.
+func broken(err error) error {
+	var sqliteErr *driver.Error
+	if errors.As(err, &sqliteErr) {
+		switch sqliteErr.Code() & 0xff {
+		case codes.SQLITE_CONSTRAINT, codes.SQLITE_MISMATCH, codes.SQLITE_TOOBIG:
+			return fmt.Errorf("%w: %w", ErrBroken, err)
+		}
+	}
+	return err
+}
+
 // outOfRoom reports whether opening may have failed for want of room: SQLite
 // says only that it cannot open when a file beside the database cannot be made.
 func outOfRoom(err error) bool {

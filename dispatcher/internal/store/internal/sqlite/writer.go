@@ -231,13 +231,13 @@ func (w *writer) transact(group []*request) (err error) {
 func runOne(op Op, tx *Tx) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("operation panicked: %v\n%s", p, debug.Stack())
+			err = fmt.Errorf("%w: it panicked: %v\n%s", ErrBroken, p, debug.Stack())
 		}
 	}()
 	if err := op.Run(tx); err != nil {
-		return err
+		return broken(err)
 	}
-	return tx.failed
+	return broken(tx.failed)
 }
 
 func (w *writer) exec(text string) error {
