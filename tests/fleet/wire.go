@@ -57,6 +57,11 @@ func Dial(ctx context.Context, addr string, who Login, receive func(Message)) (*
 	if err != nil {
 		return nil, fmt.Errorf("cannot dial: %w", err)
 	}
+	return Over(ctx, raw, who, receive)
+}
+
+// Over is Dial over a connection that is there, which it closes when it fails.
+func Over(ctx context.Context, raw net.Conn, who Login, receive func(Message)) (*Conn, error) {
 	c := &Conn{net: raw, receive: receive, acks: map[uint16]chan packets.Packet{}, done: make(chan struct{})}
 	if err := c.connect(ctx, who); err != nil {
 		return nil, errors.Join(err, raw.Close())

@@ -21,6 +21,7 @@ const ending = ".jsonl"
 // returns. Safe for concurrent use; each process has writers of its own.
 type Writer struct {
 	who   Participant
+	clock Clock // nil: the machine's
 	calls atomic.Int64
 
 	mu      sync.Mutex // file, written
@@ -33,29 +34,45 @@ type Writer struct {
 
 // Create begins a new file in the folder, which must exist. No two writers ever
 // share a file, also after a restart: a torn line can only be the last one.
-func Create(folder string, who Participant) (*Writer, error) {
+func Create(folder string, who Participant) (*Writer, error) { return CreateBy(nil, folder, who) }
+
+// Clock gives the time of a line: epoch milliseconds, and microseconds of a clock
+// that all writers of a history share and that never goes back. Safe for
+// concurrent use.
+type Clock func() (atMs, monoUs int64)
+
+// CreateBy is Create for a simulation: all lines have their times from its clock,
+// and none is fsynced, because who writes lives as long as who reads.
+func CreateBy(clock Clock, folder string, who Participant) (*Writer, error) {
 	name := fmt.Sprintf("%s-%s-%d-%s%s", who.Role, strings.ReplaceAll(who.Who, "/", "_"), os.Getpid(), rand.Text()[:8], ending)
 	file, err := os.OpenFile(filepath.Join(folder, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("cannot begin the history of %s: %w", who.Who, err)
 	}
-	return &Writer{who: who, file: file}, nil
+	return &Writer{who: who, clock: clock, file: file}, nil
 }
 
 // Write appends one line after it has set who and when.
 func (w *Writer) Write(l Line) error {
 	l.Participant = w.who
 	w.mu.Lock()
-	l.AtMs, l.MonoUs = time.Now().UnixMilli(), monotonic() // under the lock: a file is in the order of time
+	l.AtMs, l.MonoUs = w.now() // under the lock: a file is in the order of time
 	number, err := w.append(l)
 	w.mu.Unlock()
-	if err == nil {
+	if err == nil && w.clock == nil {
 		err = w.sync(number)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write the history of %s: %w", w.who.Who, err)
 	}
 	return nil
+}
+
+func (w *Writer) now() (atMs, monoUs int64) {
+	if w.clock != nil {
+		return w.clock()
+	}
+	return time.Now().UnixMilli(), monotonic()
 }
 
 func (w *Writer) append(l Line) (int64, error) {

@@ -3,8 +3,8 @@
 // it passes it on.
 //
 // So what an agent got stands in the history before the agent can act on it, and
-// what it sent before anybody can have it. It changes no byte, speaks no TLS and
-// knows no message of Muster.
+// what it sent before anybody can have it. Unless it is told to bend messages
+// (Bent), it changes no byte. It speaks no TLS and knows no message of Muster.
 package tap
 
 import (
@@ -28,7 +28,8 @@ const maxPacket = 1 << 20
 type Tap struct {
 	broker string
 	out    *history.Writer
-	listen net.Listener
+	listen net.Listener // nil: Join brings the connections
+	bend   Bend         // nil: everything passes as it is
 	all    sync.WaitGroup
 
 	mu     sync.Mutex
@@ -46,6 +47,22 @@ func Start(ctx context.Context, broker string, out *history.Writer) (*Tap, error
 	t := &Tap{broker: broker, out: out, listen: listen, open: map[net.Conn]bool{}}
 	t.all.Go(func() { t.accept(context.WithoutCancel(ctx)) })
 	return t, nil
+}
+
+// Bent is a tap without a listener: Join brings the connections, and bend says
+// what becomes of each message.
+func Bent(out *history.Writer, bend Bend) *Tap {
+	return &Tap{out: out, bend: bend, open: map[net.Conn]bool{}}
+}
+
+// Join relays between the participant's connection and the broker's, and closes
+// both when either ends.
+func (t *Tap) Join(near, far net.Conn) {
+	t.all.Go(func() {
+		defer near.Close()
+		defer far.Close()
+		t.join(near, far)
+	})
 }
 
 // Addr is where the participant connects.
@@ -72,7 +89,9 @@ func (t *Tap) Close() {
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()
-	t.listen.Close()
+	if t.listen != nil {
+		t.listen.Close()
+	}
 	t.Cut()
 	t.all.Wait()
 }
@@ -94,14 +113,29 @@ func (t *Tap) relay(ctx context.Context, near net.Conn) {
 		return // the participant sees a connection that ends, as without a broker
 	}
 	defer far.Close()
+	t.join(near, far)
+}
+
+func (t *Tap) join(near, far net.Conn) {
 	if !t.holds(near, far) {
 		return
 	}
 	defer t.drop(near, far)
 	t.note(t.out.Connected(true))
 	var both sync.WaitGroup
-	both.Go(func() { t.pump(far, near, t.out.Sent); near.Close(); far.Close() })
-	both.Go(func() { t.pump(near, far, t.out.Got); near.Close(); far.Close() })
+	up, down := t.lane(far, true), t.lane(near, false)
+	up.back, down.back = down, up
+	for _, way := range []struct {
+		lane *lane
+		from net.Conn
+	}{{up, near}, {down, far}} {
+		both.Go(func() {
+			way.lane.pump(way.from)
+			near.Close()
+			far.Close()
+			way.lane.end()
+		})
+	}
 	both.Wait()
 	t.note(t.out.Connected(false))
 }
@@ -130,28 +164,6 @@ func (t *Tap) note(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.failed = errors.Join(t.failed, err)
-}
-
-// pump passes packets on, each after it was recorded, until one end is gone.
-func (t *Tap) pump(to io.Writer, from io.Reader, record func(topic string, payload []byte, retained bool) error) {
-	in := bufio.NewReader(from)
-	for {
-		raw, pk, err := read(in)
-		if err != nil {
-			return
-		}
-		switch pk.FixedHeader.Type {
-		case packets.Publish:
-			t.note(record(pk.TopicName, pk.Payload, pk.FixedHeader.Retain))
-		case packets.Subscribe:
-			for _, filter := range pk.Filters {
-				t.note(t.out.Subscribed(filter.Filter))
-			}
-		}
-		if _, err := to.Write(raw); err != nil {
-			return
-		}
-	}
 }
 
 // read takes one packet as its bytes, and apart when it is one to record.
@@ -193,6 +205,8 @@ func decode(pk *packets.Packet, body []byte) error {
 		return pk.PublishDecode(body)
 	case packets.Subscribe:
 		return pk.SubscribeDecode(body)
+	case packets.Puback:
+		return pk.PubackDecode(body)
 	}
 	return nil
 }
