@@ -105,7 +105,9 @@ func (c Call) Path() string {
 }
 
 // OK says whether the call returned without an error.
-func (c Call) OK() bool { return c.End > 0 && !strings.HasPrefix(c.Return, "-1") && !strings.HasPrefix(c.Return, "?") }
+func (c Call) OK() bool {
+	return c.End > 0 && !strings.HasPrefix(c.Return, "-1") && !strings.HasPrefix(c.Return, "?")
+}
 
 // Data joins the strings among the arguments: the bytes of a write.
 func (c Call) Data() []byte {
