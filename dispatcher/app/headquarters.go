@@ -13,6 +13,7 @@ import (
 	"muster/dispatcher/internal/admin"
 	"muster/dispatcher/internal/auditor"
 	"muster/dispatcher/internal/barrier"
+	"muster/dispatcher/internal/clock"
 	"muster/dispatcher/internal/enrol"
 	"muster/dispatcher/internal/gate"
 	"muster/dispatcher/internal/grant"
@@ -36,7 +37,8 @@ type headquarters struct {
 	cfg     Config
 	version string
 	log     *slog.Logger
-	now     func() time.Time
+	clock   *clock.Clock
+	now     func() time.Time // of the clock
 	listen  transport.Listen
 	topics  protocol.Topics
 	jobs    *job.Registry
@@ -119,7 +121,7 @@ func (hq *headquarters) wireTrigger() error {
 func (hq *headquarters) wireLink() error {
 	if hq.cfg.Transport == TransportEmbedded {
 		embedded, err := transport.NewEmbedded(hq.cfg.Broker, hq.handle,
-			func(s transport.Session) { hq.presence.Session(s) }, hq.listen, hq.log)
+			func(s transport.Session) { s.At = hq.now(); hq.presence.Session(s) }, hq.listen, hq.log)
 		hq.link = embedded
 		return err
 	}
@@ -133,7 +135,7 @@ func (hq *headquarters) wireLink() error {
 
 func (hq *headquarters) wireAdmission() {
 	hq.grant = grant.New(grant.Config{
-		Tasks: hq.store, Attempts: hq.store, Orders: hq.orders, Now: hq.now, Logger: hq.log,
+		Tasks: hq.store, Attempts: hq.store, Grants: hq.store, Orders: hq.orders, Now: hq.now, Logger: hq.log,
 		MaxRunning: hq.cfg.Admission.MaxRunning, PerSecond: hq.cfg.Admission.GrantsPerSecond, Burst: hq.cfg.Admission.GrantBurst,
 	})
 	hq.intake = intake.New(intake.Config{
@@ -179,6 +181,8 @@ func (hq *headquarters) start(ctx context.Context, cleanup *stack) error {
 		return err
 	}
 	cleanup.push(hq.watchDisk(ctx))
+	hq.watchClock(ctx)
+	cleanup.push(stopped(hq.clock.Stop))
 	if err := hq.startTrust(ctx, cleanup); err != nil {
 		return err
 	}
@@ -242,6 +246,10 @@ func (hq *headquarters) handle(ctx context.Context, in transport.Inbound) (err e
 		hq.log.Warn("message on a topic that nobody takes in", "topic", in.Topic)
 		return nil
 	}
+	if addr.Area == protocol.AreaRequest {
+		hq.clock.Look(ctx) // a run that is made now is to live in the time of now
+	}
+	defer hq.clock.Hold()()
 	if addr.Area == protocol.AreaRequest {
 		return hq.trigger.Handle(ctx, addr, in)
 	}

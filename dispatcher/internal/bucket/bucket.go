@@ -30,6 +30,41 @@ func New(perSecond float64, burst int) *Bucket {
 	return &Bucket{limiter: rate.NewLimiter(limit, max(burst, 1))}
 }
 
+// After returns a bucket as it stands at now, when one token was taken at each of
+// the given moments, in the order in which they were taken. whole says that
+// these are all that ever were: then it began full. Else it is taken to have
+// been empty before the first, so that never more are there than there may be.
+// A moment after now, or before the one it follows, is the work of a clock that
+// was set; it counts as late as it can.
+func After(perSecond float64, burst int, taken []time.Time, whole bool, now time.Time) *Bucket {
+	b := New(perSecond, burst)
+	if len(taken) == 0 || b.limiter.Limit() == rate.Inf {
+		return b
+	}
+	full := float64(b.Burst())
+	level, last := 0.0, earlier(taken[0], now)
+	if whole {
+		level = full
+	}
+	for _, at := range taken {
+		if at = earlier(at, now); at.After(last) {
+			level, last = min(full, level+perSecond*at.Sub(last).Seconds()), at
+		}
+		level = max(level-1, 0)
+	}
+	level = min(full, level+perSecond*now.Sub(last).Seconds())
+	// Emptied so long ago that it holds level by now.
+	b.limiter.AllowN(now.Add(-time.Duration(level/perSecond*float64(time.Second))), b.Burst())
+	return b
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
 // Burst is the most that one Take may ask for.
 func (b *Bucket) Burst() int { return b.limiter.Burst() }
 

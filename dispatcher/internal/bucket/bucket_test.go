@@ -58,3 +58,43 @@ func TestMoreThanTheBurstIsDueWithTheFullBucket(t *testing.T) {
 		t.Error("6 tokens were taken from a bucket of 5")
 	}
 }
+
+// TestABucketIsMadeAgainFromWhatWasTaken: it is never fuller than the one that
+// was lost, and no emptier when all is known.
+func TestABucketIsMadeAgainFromWhatWasTaken(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		perSecond := rapid.Float64Range(0.1, 1000).Draw(t, "perSecond")
+		burst := rapid.IntRange(1, 50).Draw(t, "burst")
+		lost, now := bucket.New(perSecond, burst), start()
+		var taken []time.Time
+		pause := time.Duration(4 / perSecond * float64(time.Second))
+		for range rapid.IntRange(0, 300).Draw(t, "steps") {
+			if lost.Take(now, 1) {
+				taken = append(taken, now)
+			}
+			now = now.Add(time.Duration(rapid.IntRange(0, 8).Draw(t, "eighths")) * pause / 8)
+		}
+		known := taken[len(taken)-min(len(taken), rapid.IntRange(1, 300).Draw(t, "known")):]
+		whole := len(known) == len(taken)
+		again := bucket.After(perSecond, burst, known, whole, now)
+		for n := 1; n <= burst; n++ {
+			before, after := lost.Due(now, n), again.Due(now, n)
+			if after < before-time.Microsecond {
+				t.Fatalf("%d tokens are due in %v, in the lost bucket in %v", n, after, before)
+			}
+			if whole && after > before+time.Microsecond {
+				t.Fatalf("all is known, and %d tokens are due in %v, in the lost bucket in %v", n, after, before)
+			}
+		}
+	})
+}
+
+func TestAClockThatWasSetGivesNoTokens(t *testing.T) {
+	t.Parallel()
+	now := start()
+	ahead := []time.Time{now.Add(time.Hour), now.Add(time.Hour), now.Add(time.Hour), now.Add(-time.Hour)}
+	if got := bucket.After(1, 4, ahead, true, now); got.Due(now, 1) != time.Second {
+		t.Errorf("a token is due in %v after 4 of 4 were taken, as the clock before now said", got.Due(now, 1))
+	}
+}

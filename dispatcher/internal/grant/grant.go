@@ -61,6 +61,12 @@ type Attempts interface {
 	Settle(ctx context.Context, a store.Answer, now time.Time) (store.Settled, error)
 }
 
+// Grants is what admission granted before it started: the newest, at most so
+// many, of the run or of all for "", the oldest first.
+type Grants interface {
+	RecentGrants(ctx context.Context, runID string, most int) ([]time.Time, error)
+}
+
 // Orders reaches terminals. Order should not block on a slow one.
 type Orders interface {
 	Order(ctx context.Context, storeID, terminalID string, o protocol.Order) error
@@ -71,6 +77,7 @@ type Orders interface {
 type Config struct {
 	Tasks      Tasks
 	Attempts   Attempts
+	Grants     Grants
 	Orders     Orders
 	Now        func() time.Time
 	Logger     *slog.Logger
@@ -148,7 +155,7 @@ func New(cfg Config) *Admission {
 }
 
 // Start takes over what runs, with a full lease each since headquarters was
-// away, and then admits. It returns once claims may come. Changes must reach
+// away, and the budgets as the last grants left them, and then admits. It returns once claims may come. Changes must reach
 // Changed from before Start on.
 func (a *Admission) Start(ctx context.Context) error {
 	running, err := a.cfg.Attempts.ListRunning(ctx)
@@ -156,6 +163,13 @@ func (a *Admission) Start(ctx context.Context) error {
 		return fmt.Errorf("cannot list what runs: %w", err)
 	}
 	now := a.cfg.Now()
+	tokens, err := a.budget(ctx, "", a.cfg.PerSecond, a.cfg.Burst)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	a.tokens = tokens
+	a.mu.Unlock()
 	longest := StartTimeout
 	for _, r := range running {
 		known, err := a.run(ctx, r.Task.RunID)
@@ -222,16 +236,41 @@ func (a *Admission) run(ctx context.Context, runID string) (*run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read run %s: %w", runID, err)
 	}
+	var tokens *bucket.Bucket
+	if r.Policy.GrantRate > 0 {
+		if tokens, err = a.budget(ctx, runID, r.Policy.GrantRate, r.Policy.GrantBurst); err != nil {
+			return nil, err
+		}
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if known = a.runs[runID]; known == nil {
-		known = &run{Run: r}
-		if r.Policy.GrantRate > 0 {
-			known.tokens = bucket.New(r.Policy.GrantRate, r.Policy.GrantBurst)
-		}
+		known = &run{Run: r, tokens: tokens}
 		a.runs[runID] = known
 	}
 	return known, nil
+}
+
+const (
+	// replayed is how many grants, counted in bursts, a budget is made again from:
+	// enough that what came before them hardly matters.
+	replayed = 4
+	// mostReplayed bounds them: read in a tenth of a second.
+	mostReplayed = 20_000
+)
+
+// budget is the budget of a run, or of all for "", as the grants in the store
+// left it: a restart is no way around it.
+func (a *Admission) budget(ctx context.Context, runID string, perSecond float64, burst int) (*bucket.Bucket, error) {
+	if perSecond <= 0 {
+		return bucket.New(perSecond, burst), nil
+	}
+	most := min(max(burst, 1), mostReplayed/replayed) * replayed
+	taken, err := a.cfg.Grants.RecentGrants(ctx, runID, most)
+	if err != nil {
+		return nil, fmt.Errorf("cannot tell what is left of a budget: %w", err)
+	}
+	return bucket.After(perSecond, burst, taken, len(taken) < most, a.cfg.Now()), nil
 }
 
 // tell publishes an order; one that is lost is asked for again by its

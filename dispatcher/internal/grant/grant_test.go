@@ -70,7 +70,7 @@ func open(t testing.TB, path string, l limits) *desk {
 // start puts a new admission on the bench.
 func (d *desk) start(l limits) {
 	d.t.Helper()
-	d.Admission = grant.New(grant.Config{Tasks: d.Store, Attempts: d.leases, Orders: d.Sender, Now: time.Now,
+	d.Admission = grant.New(grant.Config{Tasks: d.Store, Attempts: d.leases, Grants: d.Store, Orders: d.Sender, Now: time.Now,
 		Logger: d.Logger, MaxRunning: l.running, PerSecond: l.perSecond, Burst: l.burst})
 	if err := d.Start(d.t.Context()); err != nil {
 		d.t.Fatal(err)

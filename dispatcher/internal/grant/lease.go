@@ -13,8 +13,7 @@ import (
 )
 
 // takeOver gives an attempt that ran before the start its slot and a full
-// lease. Its grant is paid for again, so that a restart is no way around the
-// budget.
+// lease.
 func (a *Admission) takeOver(r *run, running store.Running, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -26,10 +25,6 @@ func (a *Admission) takeOver(r *run, running store.Running, now time.Time) {
 		started: !running.Attempt.StartedAt.IsZero(), until: now.Add(r.Policy.Lease)}
 	a.slots.take(sl)
 	a.slots.confirm(sl, t.State.Attempt, t.Attempts)
-	a.tokens.Take(running.Attempt.GrantedAt, 1)
-	if r.tokens != nil {
-		r.tokens.Take(running.Attempt.GrantedAt, 1)
-	}
 }
 
 // leaseLoop ends the attempts whose lease ran out.

@@ -272,6 +272,55 @@ func TestARestartIsNoWayAroundTheBudget(t *testing.T) {
 	})
 }
 
+// TestNeitherIsARestartAfterWhatWasGrantedHasEnded: of those that ended nothing
+// but their records tell what they cost, the overall budget and the run's own.
+func TestNeitherIsARestartAfterWhatWasGrantedHasEnded(t *testing.T) {
+	for name, own := range map[string]bool{"overall": false, "of a run": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "muster.db")
+				l := limits{running: 100, perSecond: 1, burst: 5}
+				policy := steptest.Policy()
+				if own {
+					l, policy.GrantRate, policy.GrantBurst = wide(), 1, 5
+				}
+				var moments []time.Time
+				for restart := range 20 {
+					d := open(t, path, l)
+					if restart == 0 {
+						d.Create("r", 60, policy)
+					}
+					for i := range 60 {
+						d.claim("r", i)
+					}
+					for _, s := range d.grants() {
+						moments = append(moments, time.Now())
+						var i int
+						if _, err := fmt.Sscanf(s.Order.TaskID, "r-S%d", &i); err != nil {
+							t.Fatal(err)
+						}
+						d.answer("r", i, s.Order.Attempt, task.Succeed)
+					}
+					synctest.Wait()
+					d.Admission.Stop()
+					d.Bench.Close()
+					time.Sleep(time.Duration(restart%3) * time.Second)
+				}
+				for i, from := range moments {
+					for j, to := range moments[i:] {
+						if most := 5 + to.Sub(from).Seconds(); float64(j+1) > most {
+							t.Fatalf("%d grants in %v at 1 a second and 5 at once", j+1, to.Sub(from))
+						}
+					}
+				}
+				if len(moments) < 20 {
+					t.Errorf("%d grants alone in 20 s: it was paid twice", len(moments))
+				}
+			})
+		})
+	}
+}
+
 func TestASlotOfWhatEndedDuringTheStartIsFreedWithItsLease(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		d := open(t, "", wide())

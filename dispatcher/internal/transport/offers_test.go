@@ -30,7 +30,7 @@ func openFloor(t *testing.T, path string) *floor {
 	f := &floor{}
 	f.Bench = steptest.Open(t, path, func(c []store.Change) { f.offers.Changed(c) }, func(c []store.Change) { f.grants.Changed(c) })
 	f.offers = offer.New(offer.Config{Tasks: f.Store, Sender: f.Sender, Online: func(string) bool { return true }, Now: time.Now, Logger: f.Logger})
-	f.grants = grant.New(grant.Config{Tasks: f.Store, Attempts: f.Store, Orders: f.Sender, Now: time.Now, Logger: f.Logger, MaxRunning: 100, Burst: 100})
+	f.grants = grant.New(grant.Config{Tasks: f.Store, Attempts: f.Store, Grants: f.Store, Orders: f.Sender, Now: time.Now, Logger: f.Logger, MaxRunning: 100, Burst: 100})
 	if err := f.offers.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

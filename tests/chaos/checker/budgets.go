@@ -89,8 +89,8 @@ func (b *book) capSeen() {
 	}
 }
 
-// rateStored goes by headquarters' own moments. The bucket is full at each
-// start of headquarters. Moments are whole milliseconds: one token of slack.
+// rateStored goes by headquarters' own moments, over its restarts too. Moments
+// are whole milliseconds: one token of slack.
 func (b *book) rateStored() {
 	granted := slices.Clone(b.Store.Attempts)
 	slices.SortStableFunc(granted, func(a, c Attempt) int { return cmp.Compare(a.GrantedAt, c.GrantedAt) })
@@ -125,25 +125,15 @@ func (b *book) grantsSeen() {
 type bucket struct {
 	rate, burst, level float64
 	last               int64
-	full               []int64 // moments at which it is full again
 }
 
 func (b *book) bucket() *bucket {
 	burst := float64(b.limits.GrantBurst) + 1 // the token of slack
-	all := &bucket{rate: b.limits.GrantsPerSecond, burst: burst, level: burst}
-	for _, f := range b.faults {
-		if f.name == faultDispatcher {
-			all.full = append(all.full, f.begin)
-		}
-	}
-	return all
+	return &bucket{rate: b.limits.GrantsPerSecond, burst: burst, level: burst}
 }
 
 func (t *bucket) take(at int64) bool {
 	t.level = min(t.burst, t.level+t.rate*float64(max(at-t.last, 0))/1000)
-	for len(t.full) > 0 && t.full[0] <= at {
-		t.level, t.full = t.burst, t.full[1:]
-	}
 	t.last = max(t.last, at)
 	t.level--
 	return t.level >= 0

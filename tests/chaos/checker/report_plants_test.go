@@ -126,6 +126,12 @@ func budgetPlants() []plant {
 			before: func(w *world) {
 				w.e.Limits.GrantsPerSecond, w.e.Limits.GrantBurst = 0.1, 2
 			}},
+		{name: "a full bucket after a restart", rule: checker.Budgets, want: `I6: run R2 task R2-A attempt 1 its grant at 10:00:07.000 is more than a burst of 2 and 0.1 a second allow`,
+			before: func(w *world) {
+				w.e.Limits.GrantsPerSecond, w.e.Limits.GrantBurst = 0.1, 2
+				w.say(6500, watch, history.Line{Act: history.ActFault, Name: "dispatcher", On: true})
+				w.say(6600, watch, history.Line{Act: history.ActFault, Name: "dispatcher"})
+			}},
 		{name: "a grant that came before it was made", rule: checker.Budgets, want: `I6: run R2 task R2-A attempt 1 (agent-A_pos1.jsonl:9) its grant was got at 10:00:07.005, the store has it as of 10:00:07.200`,
 			before: func(w *world) { w.attempt("R2-A", 1).GrantedAt = t0 + 7200 }},
 		{name: "a grant that was made before its claim", rule: checker.Budgets, want: `I6: run R2 task R2-A attempt 1 (agent-A_pos1.jsonl:9) the store has its grant as of 10:00:06.500, the first claim was sent at 10:00:06.990 (agent-A_pos1.jsonl:8)`,

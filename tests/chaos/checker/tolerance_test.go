@@ -54,13 +54,6 @@ func allowed() map[string]func(*world) {
 			w.say(28_000, watch, history.Line{Act: history.ActFault, Name: "dispatcher paused"})
 			w.runOf("R3").ClosedAt = t0 + 28_900
 		},
-		"a full bucket at each start": func(w *world) {
-			w.e.Limits.GrantsPerSecond, w.e.Limits.GrantBurst = 0.01, 2
-			for _, at := range []int64{3000, 6500} {
-				w.say(at, watch, history.Line{Act: history.ActFault, Name: "dispatcher", On: true})
-				w.say(at+100, watch, history.Line{Act: history.ActFault, Name: "dispatcher"})
-			}
-		},
 		"a connection too short for an offer": func(w *world) {
 			w.say(14_550, agentOf("D"), history.Line{Act: history.ActDisconnected})
 			w.without(func(l history.Line) bool { return strings.HasSuffix(l.Topic, "R3-D") && l.AtMs > t0+14_000 })
