@@ -33,6 +33,8 @@ import (
 type (
 	// Executor does the work of an order.
 	Executor = executor.Executor
+	// Func is work inside the process; a panic in it is a failure.
+	Func = executor.Func
 	// Order is one granted execution.
 	Order = executor.Order
 	// Output is what an execution gave.
