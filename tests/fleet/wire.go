@@ -169,6 +169,13 @@ func (c *Conn) Close() {
 	<-c.done
 }
 
+// Deafen stops reading and leaves the connection open, as a network does that
+// swallows everything. The reader ends; Close must still be called.
+func (c *Conn) Deafen() {
+	_ = c.net.SetReadDeadline(time.Unix(1, 0)) // fails when it has ended already
+	<-c.done
+}
+
 // Done is closed when the connection has ended.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 

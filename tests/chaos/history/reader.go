@@ -44,7 +44,7 @@ func Read(folder string) (History, error) {
 			return History{}, err
 		}
 	}
-	h.order()
+	Order(h.Lines)
 	return h, nil
 }
 
@@ -107,11 +107,12 @@ func parseMarker(file string, text []byte) (Line, error) {
 	return line, nil
 }
 
-// order sorts by the monotonic clock. A line without one is put where its wall
-// clock says, by how far the two clocks of the other lines lie apart.
-func (h *History) order() {
+// Order sorts lines of several histories as Read does: by the monotonic clock. A
+// line without one is put where its wall clock says, by how far the two clocks
+// of the other lines lie apart.
+func Order(lines []Line) {
 	var apart []int64
-	for _, l := range h.Lines {
+	for _, l := range lines {
 		if l.MonoUs > 0 {
 			apart = append(apart, l.AtMs*1000-l.MonoUs)
 		}
@@ -127,5 +128,5 @@ func (h *History) order() {
 		}
 		return l.AtMs*1000 - middle
 	}
-	slices.SortStableFunc(h.Lines, func(a, b Line) int { return cmp.Compare(key(a), key(b)) })
+	slices.SortStableFunc(lines, func(a, b Line) int { return cmp.Compare(key(a), key(b)) })
 }
