@@ -81,7 +81,8 @@ type Agent struct {
 	nothingDue bool
 }
 
-// event is something for the loop to do; done is closed after it.
+// event is something for the loop to do; done is closed after it, and after what
+// became due by it.
 type event struct {
 	do   func(now time.Time)
 	done chan struct{}
@@ -121,13 +122,13 @@ func (a *Agent) Run(ctx context.Context, sender Sender) {
 		case e := <-a.events:
 			a.nothingDue = false
 			e.do(time.Now())
-			close(e.done)
-			if a.nothingDue {
-				continue
+			if !a.nothingDue {
+				timer.Reset(time.Until(a.work(time.Now())))
 			}
+			close(e.done) // only now: a grant is acknowledged when its start is journalled
 		case <-timer.C:
+			timer.Reset(time.Until(a.work(time.Now())))
 		}
-		timer.Reset(time.Until(a.work(time.Now())))
 	}
 }
 
