@@ -10,8 +10,8 @@ import (
 	"github.com/eclipse/paho.golang/paho"
 	"github.com/eclipse/paho.golang/paho/session"
 	"github.com/eclipse/paho.golang/paho/session/state"
-	"github.com/oklog/ulid/v2"
 
+	"muster/edge-agent/internal/stamp"
 	"muster/internal/protocol"
 )
 
@@ -27,7 +27,7 @@ const willDelay = 15 * time.Second
 // reorder. Receive Maximum and Maximum Packet Size stay unset, since brokers
 // stall or disconnect on them.
 func (l *Link) connectPacket() (*paho.Connect, string) {
-	sessionID := ulid.MustNewDefault(time.Now()).String()
+	sessionID := stamp.ID(time.Now())
 	expiry, delay := uint32(0), uint32(willDelay/time.Second)
 	presence, will := l.topic(protocol.KindPresence), l.handler.Presence(sessionID, false)
 	packet := &paho.Connect{

@@ -28,7 +28,7 @@ const slack = int64(time.Second / time.Microsecond)
 // process that last wrote its journal at lastWrite (zero: there was none).
 func New(now func() time.Time, lastWrite time.Time) *Maker {
 	m := &Maker{now: now}
-	m.seq.Store(max(now().UnixMicro(), lastWrite.UnixMicro()+slack))
+	m.seq.Store(max(0, now().UnixMicro(), lastWrite.UnixMicro()+slack))
 	return m
 }
 
@@ -36,8 +36,17 @@ func New(now func() time.Time, lastWrite time.Time) *Maker {
 func (m *Maker) Meta() protocol.Meta {
 	now := m.now()
 	return protocol.Meta{
-		ID:  ulid.MustNewDefault(now).String(),
+		ID:  ID(now),
 		At:  protocol.At(now),
 		Seq: m.seq.Add(1),
 	}
+}
+
+// ID names something that came about at now. A clock that stands before 1970
+// counts as 1970: an id has no room for less.
+func ID(now time.Time) string {
+	if now.Before(time.UnixMilli(0)) {
+		now = time.UnixMilli(0)
+	}
+	return ulid.MustNewDefault(now).String()
 }

@@ -48,3 +48,12 @@ func TestIdsAreUnique(t *testing.T) {
 		t.Errorf("%d ids of 2000", len(seen))
 	}
 }
+
+func TestAClockBefore1970StampsToo(t *testing.T) {
+	t.Parallel()
+	m := stamp.New(func() time.Time { return time.Date(1969, 12, 31, 0, 0, 0, 0, time.UTC) }, time.Time{})
+	first, second := m.Meta(), m.Meta()
+	if len(first.ID) != 26 || first.ID == second.ID || first.Seq <= 0 || second.Seq <= first.Seq {
+		t.Errorf("stamps %+v and %+v", first, second)
+	}
+}
