@@ -10,7 +10,6 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -74,6 +73,7 @@ type Agent struct {
 	clock      hqClock
 	window     *trust.Window // the numbers of headquarters' orders
 	proven     time.Time     // the newest time that headquarters signed
+	disk       medium
 	stopping   bool
 	due        time.Time // the next moment at which something is due
 	// nothingDue is set by an event after which there is nothing to look for: a
@@ -89,18 +89,19 @@ type event struct {
 }
 
 // New returns an agent that took up what the journal and the outbox hold:
-// attempts that were cut off are answered as interrupted. It fails when it
-// cannot write that down.
-func New(cfg Config) (*Agent, error) {
+// attempts that were cut off are answered as interrupted.
+func New(cfg Config) *Agent {
 	a := &Agent{cfg: cfg, log: cfg.Logger, journal: cfg.Journal, outbox: cfg.Outbox,
 		events: make(chan event), stopped: make(chan struct{}), tasks: map[string]*work{}, hellos: map[string]time.Time{},
-		refused: refused.New(cfg.Logger)}
+		refused: refused.New(cfg.Logger), disk: medium{owed: map[string]journal.Entry{}}}
 	seq, proven := cfg.Journal.Floor()
 	a.window, a.proven = trust.NewWindow(orderWindow, seq), proven
-	if err := a.restore(time.Now()); err != nil {
-		return nil, fmt.Errorf("cannot take up earlier work: %w", err)
+	now := time.Now()
+	if err := cfg.Journal.Trouble(); err != nil {
+		a.refuses(err, now)
 	}
-	return a, nil
+	a.restore(now)
+	return a
 }
 
 // Refused counts the messages that were refused since the start, by reason.
@@ -175,6 +176,7 @@ func (a *Agent) work(now time.Time) time.Time {
 	if a.stopping {
 		return a.due
 	}
+	a.tryDisk(now)
 	if a.up && !a.helloAt.IsZero() && !a.later(a.helloAt, now) {
 		a.sayHello(now)
 	}

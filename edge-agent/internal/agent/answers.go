@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"time"
 
 	"muster/edge-agent/internal/agent/ending"
@@ -15,7 +16,7 @@ func (a *Agent) failed(w *work, attempt int, failure protocol.Failure, now time.
 	answer := outbox.Answer{TaskID: w.id, Attempt: attempt, Frame: protocol.Result{
 		TaskID: w.id, Attempt: attempt, Outcome: protocol.AnswerFailed,
 		StartedAt: now.UnixMilli(), FinishedAt: now.UnixMilli()}}
-	if e, _ := a.journal.Get(w.id); e.Attempt == attempt && e.OfferSHA256 != "" {
+	if e, _ := a.known(w.id); e.Attempt == attempt && e.OfferSHA256 != "" {
 		answer.Frame.OfferSHA256 = e.OfferSHA256
 	} else if w.offer != nil {
 		answer.Frame.OfferSHA256 = w.hash
@@ -28,15 +29,10 @@ func (a *Agent) failed(w *work, attempt int, failure protocol.Failure, now time.
 // A disk that refuses does not hold the answer back: it is sent from memory,
 // and a crash before the receipt will say "interrupted".
 func (a *Agent) keep(w *work, answer outbox.Answer, now time.Time) {
-	w.sendAt, w.slot, w.stale, w.volatile = now, false, false, nil
+	w.sendAt, w.slot, w.stale, w.volatile = now, false, false, &answer
 	a.again(now)
-	if err := a.outbox.Put(answer); err != nil {
+	if err := a.store(w); err != nil {
 		a.log.Error("answer is not on disk yet", "task_id", w.id, "attempt", answer.Attempt, "error", err)
-		w.volatile = &answer
-		return
-	}
-	if err := a.record(w.id, journal.PhaseFinished, answer.Attempt); err != nil {
-		a.log.Error("end of an attempt cannot be journalled", "task_id", w.id, "attempt", answer.Attempt, "error", err)
 	}
 }
 
@@ -44,9 +40,13 @@ func (a *Agent) keep(w *work, answer outbox.Answer, now time.Time) {
 // attempt.
 func (a *Agent) answerStored(w *work, now time.Time) {
 	g := w.grant
-	answer, err := a.outbox.Read(w.id)
+	answer, err := a.read(w)
 	if err != nil {
 		a.log.Error("stored result cannot be read", "task_id", w.id, "error", err)
+		if !errors.Is(err, outbox.ErrDamaged) {
+			a.later(now.Add(lookAgain), now) // start comes back to it
+			return
+		}
 		answer = a.failed(w, g.attempt, ending.Lost(), now)
 	}
 	w.grant = nil
@@ -60,9 +60,8 @@ func (a *Agent) answerStored(w *work, now time.Time) {
 func (a *Agent) sendAnswer(w *work, now time.Time) {
 	w.sendAt = now.Add(resendAfter())
 	a.later(w.sendAt, now)
-	if slot := w.slot; w.volatile != nil {
-		a.keep(w, *w.volatile, w.sendAt) // the disk may be well again
-		w.slot = slot
+	if w.volatile != nil && a.disk.err == nil {
+		_ = a.store(w) // refuses says why not
 	}
 	kept, ok := a.waiting(w)
 	if !ok {
@@ -75,13 +74,13 @@ func (a *Agent) sendAnswer(w *work, now time.Time) {
 		return
 	}
 	w.slot = false
-	if w.volatile != nil {
-		a.send(protocol.KindResult, stamped(*w.volatile, a.cfg.Stamp.Meta()))
-		return
-	}
-	answer, err := a.outbox.Read(w.id)
+	answer, err := a.read(w)
 	if err != nil {
 		a.log.Error("answer in the outbox cannot be read", "task_id", w.id, "error", err)
+		if !errors.Is(err, outbox.ErrDamaged) {
+			w.slot = true // for the next time
+			return
+		}
 		a.keep(w, a.failed(w, kept.Attempt, ending.Lost(), now), now)
 		return
 	}
@@ -94,6 +93,20 @@ func (a *Agent) waiting(w *work) (outbox.Kept, bool) {
 		return w.volatile.Kept(), true
 	}
 	return a.outbox.Get(w.id)
+}
+
+// read returns the whole answer that waits.
+func (a *Agent) read(w *work) (outbox.Answer, error) {
+	if w.volatile != nil {
+		return *w.volatile, nil
+	}
+	return a.outbox.Read(w.id)
+}
+
+// succeeded reports whether a success waits, which answers any grant.
+func (a *Agent) succeeded(w *work) bool {
+	kept, ok := a.waiting(w)
+	return ok && kept.Outcome == protocol.AnswerSucceeded
 }
 
 func stamped(answer outbox.Answer, meta protocol.Meta) protocol.Result {
@@ -123,12 +136,7 @@ func (a *Agent) receipted(o protocol.Order) {
 	if w == nil || o.Accepted == nil {
 		return
 	}
-	if w.volatile != nil && w.volatile.Attempt == o.Attempt && w.volatile.Frame.SHA256 == o.SHA256 {
-		w.volatile = nil
-		a.settle(w, o.Attempt, *o.Accepted)
-		return
-	}
-	kept, ok := a.outbox.Get(w.id)
+	kept, ok := a.waiting(w)
 	if !ok || kept.Attempt != o.Attempt || kept.SHA256 != o.SHA256 {
 		return
 	}
@@ -141,9 +149,16 @@ func (a *Agent) receipted(o protocol.Order) {
 			return
 		}
 	}
-	if err := a.outbox.Delete(w.id, o.Attempt, o.SHA256); err != nil {
-		a.log.Error("receipted answer cannot be deleted", "task_id", w.id, "error", err)
-		return
+	if w.volatile != nil {
+		w.volatile = nil
+		kept, ok = a.outbox.Get(w.id) // of an earlier attempt: nobody asks for it any more
+	}
+	if ok {
+		if err := a.outbox.Delete(w.id, kept.Attempt, kept.SHA256); err != nil {
+			a.log.Error("receipted answer cannot be deleted", "task_id", w.id, "error", err)
+			a.refuses(err, time.Now())
+			return
+		}
 	}
 	a.settle(w, o.Attempt, good && *o.Accepted)
 }
@@ -165,6 +180,10 @@ func (a *Agent) settle(w *work, attempt int, over bool) {
 // dropStale deletes a stored result that headquarters received, refused as
 // stale, and can no longer ask for.
 func (a *Agent) dropStale(w *work) {
+	if w.stale && w.volatile != nil {
+		w.volatile, w.stale = nil, false
+		return
+	}
 	kept, ok := a.outbox.Get(w.id)
 	if !ok || !w.stale {
 		return

@@ -16,7 +16,7 @@ import (
 // since the last claim comes first, so that one task which waits at
 // headquarters does not keep the others from being asked for.
 func (a *Agent) claim(now time.Time) {
-	if !a.up || !a.synced || a.outbox.Len() >= maxAnswers {
+	if !a.up || !a.synced || a.outbox.Len()+a.volatile() >= maxAnswers || len(a.disk.owed) >= maxTasks {
 		return
 	}
 	free := a.cfg.MaxParallel - a.running
@@ -41,10 +41,10 @@ func (a *Agent) claim(now time.Time) {
 }
 
 func (a *Agent) claimable(w *work, now time.Time) bool {
-	if w.offer == nil || w.run != nil || w.grant != nil || w.volatile != nil {
+	if w.offer == nil || w.run != nil || w.grant != nil {
 		return false
 	}
-	stored, kept := a.outbox.Get(w.id)
+	stored, kept := a.waiting(w)
 	if kept && !w.stale {
 		return false // first let headquarters have the answer
 	}
@@ -65,6 +65,9 @@ func (a *Agent) claimable(w *work, now time.Time) bool {
 
 // refusal says why the terminal cannot do the task, "" when it can.
 func (a *Agent) refusal(o *protocol.Offer) string {
+	if a.disk.err != nil {
+		return fmt.Sprintf("the work folder takes no writes: %v", a.disk.err)
+	}
 	if _, known := a.cfg.Jobs[protocol.JobVersion{Type: o.Type, Version: o.TypeVersion}]; !known {
 		return fmt.Sprintf("this terminal cannot execute %s version %d", o.Type, o.TypeVersion)
 	}
@@ -105,19 +108,20 @@ func (a *Agent) refusalTime(w *work, now time.Time) time.Time {
 }
 
 // claimOne journals the claim before it sends it: a grant that is lost on its
-// way may then be asked for again without fear that it ran.
+// way may then be asked for again without fear that it ran. While the disk takes
+// no writes a task is claimed only to be refused.
 func (a *Agent) claimOne(w *work, now time.Time) {
 	message := protocol.Claim{Meta: a.cfg.Stamp.Meta(), TaskID: w.id, Condition: a.cfg.Measure()}
-	e, _ := a.journal.Get(w.id)
-	stored, kept := a.outbox.Get(w.id)
+	e, _ := a.known(w.id)
+	troubled := a.disk.err != nil
+	stored, kept := a.waiting(w)
 	switch {
 	case kept && stored.Outcome == protocol.AnswerSucceeded:
 		message.StoredAttempt = stored.Attempt
 	case e.Phase != journal.PhaseClaimed:
-		if err := a.record(w.id, journal.PhaseClaimed, e.Attempt); err != nil {
+		if err := a.record(w.id, journal.PhaseClaimed, e.Attempt); err != nil && !troubled {
 			a.log.Error("claim not sent: it cannot be journalled", "task_id", w.id, "error", err)
-			w.nextClaim = now.Add(resendAfter())
-			a.later(w.nextClaim, now)
+			a.again(now)
 			return
 		}
 	}

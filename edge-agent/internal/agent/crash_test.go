@@ -168,13 +168,10 @@ func playAgent(folder, broker, killAt string) error {
 		return err
 	}
 	k := killer{folder: folder, at: killAt}
-	a, err := agent.New(agent.Config{StoreID: storeID, TerminalID: terminalID, Topics: topics, MaxParallel: 1,
+	a := agent.New(agent.Config{StoreID: storeID, TerminalID: terminalID, Topics: topics, MaxParallel: 1,
 		Jobs:    executor.Registry{{Type: "count", Version: 1}: k.wrap(executor.Program{Argv: []string{os.Args[0]}})},
 		Measure: func() protocol.Condition { return protocol.Condition{} },
 		Journal: book, Outbox: box, Stamp: stamp.New(time.Now, book.LastWrite()), Logger: log})
-	if err != nil {
-		return err
-	}
 	l := link.New(link.Config{Broker: &url.URL{Scheme: "mqtt", Host: broker}, Store: storeID, Terminal: terminalID,
 		User: storeID + "/" + terminalID, Topics: topics, Logger: log}, a)
 	go l.Run(context.Background())

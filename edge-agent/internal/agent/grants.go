@@ -44,7 +44,7 @@ func (a *Agent) granted(o protocol.Order, now time.Time) {
 	}
 	w.grant = &grant{attempt: o.Attempt, lease: lease, until: now.Add(lease),
 		limit: time.Duration(o.RunTimeoutMs) * time.Millisecond, offer: o.OfferSHA256}
-	if stored, kept := a.outbox.Get(w.id); kept && w.run == nil && stored.Outcome == protocol.AnswerSucceeded {
+	if w.run == nil && a.succeeded(w) {
 		a.answerStored(w, now)
 	}
 }
@@ -83,7 +83,7 @@ func (a *Agent) repeat(o protocol.Order, now time.Time) {
 	if w.run != nil && w.run.attempt == o.Attempt {
 		w.run.nextProgress = now
 	}
-	if kept, ok := a.outbox.Get(w.id); ok && kept.Attempt == o.Attempt && !w.stale {
+	if kept, ok := a.waiting(w); ok && kept.Attempt == o.Attempt && !w.stale {
 		w.sendAt = now
 	}
 }
@@ -113,18 +113,23 @@ func (a *Agent) start(w *work, now time.Time) {
 		w.grant = nil
 		return
 	}
+	if a.succeeded(w) {
+		a.answerStored(w, now)
+		return
+	}
 	if reason := a.refusal(w.offer); reason != "" {
+		if a.disk.err != nil && a.later(a.patience(w, now), now) {
+			return
+		}
 		w.grant = nil
 		a.keep(w, a.failed(w, g.attempt, protocol.Failure{Code: protocol.CodeRefused, Message: reason}, now), now)
 		return
 	}
 	intent := a.entry(w.id, journal.PhaseGranted, g.attempt)
 	intent.StartedAt, intent.OfferSHA256 = now.UnixMilli(), w.hash
-	if err := a.journal.Put(intent); err != nil {
+	if err := a.write(intent, a.journal.Put); err != nil {
 		a.log.Error("attempt not started: the intent cannot be journalled", "task_id", w.id, "attempt", g.attempt, "error", err)
-		w.grant = nil
-		w.nextClaim = now.Add(resendAfter())
-		a.later(w.nextClaim, now)
+		a.again(now)
 		return
 	}
 	w.grant = nil
@@ -137,7 +142,7 @@ func (a *Agent) start(w *work, now time.Time) {
 func (a *Agent) cancelled(o protocol.Order) {
 	w := a.tasks[o.TaskID]
 	// Raise the fence, so that a grant still on its way never starts.
-	if e, known := a.journal.Get(o.TaskID); known && o.Attempt > e.Attempt {
+	if e, known := a.known(o.TaskID); known && o.Attempt > e.Attempt {
 		if err := a.record(o.TaskID, journal.PhaseDropped, o.Attempt); err != nil {
 			a.log.Error("cancel cannot be journalled", "task_id", o.TaskID, "error", err)
 		}

@@ -31,7 +31,7 @@ func (a *Agent) offered(o *protocol.Offer, now time.Time) {
 		w.nextClaim, w.refuseFrom = time.Time{}, time.Time{}
 	}
 	w.offer, w.offerAt, w.hash = o, now, hash
-	if _, known := a.journal.Get(o.TaskID); !known {
+	if _, known := a.known(o.TaskID); !known {
 		a.note(o.TaskID, journal.PhaseOffered, 0)
 	}
 }
@@ -85,7 +85,7 @@ func (a *Agent) dropIdle(w *work) {
 		return
 	}
 	delete(a.tasks, w.id)
-	if e, known := a.journal.Get(w.id); known && e.Phase != journal.PhaseReceipted && e.Phase != journal.PhaseDropped {
+	if e, known := a.known(w.id); known && e.Phase != journal.PhaseReceipted && e.Phase != journal.PhaseDropped {
 		a.note(w.id, journal.PhaseDropped, e.Attempt)
 	}
 }

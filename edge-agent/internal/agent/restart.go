@@ -11,7 +11,8 @@ import (
 
 // restore takes up what an earlier agent left: answers are sent again, and an
 // attempt that began without an end is answered as interrupted (I3).
-func (a *Agent) restore(now time.Time) error {
+// What the disk does not take is owed.
+func (a *Agent) restore(now time.Time) {
 	damaged := map[string]int{}
 	for _, lost := range a.outbox.Damaged {
 		damaged[lost.TaskID] = max(lost.Attempt, damaged[lost.TaskID])
@@ -21,7 +22,7 @@ func (a *Agent) restore(now time.Time) error {
 		e, _ := a.journal.Get(kept.TaskID)
 		if e.Attempt < kept.Attempt || (e.Attempt == kept.Attempt && e.Phase != journal.PhaseFinished) {
 			if err := a.record(kept.TaskID, journal.PhaseFinished, kept.Attempt); err != nil {
-				return err
+				a.log.Error("end of an attempt cannot be journalled", "task_id", kept.TaskID, "attempt", kept.Attempt, "error", err)
 			}
 		}
 	}
@@ -45,11 +46,13 @@ func (a *Agent) restore(now time.Time) error {
 			if a.journal.Gap() {
 				// The grant may stand in a lost line: trust the sync instead.
 				a.note(e.TaskID, journal.PhaseOffered, e.Attempt)
+				if a.disk.err != nil {
+					a.disk.owed[e.TaskID] = a.entry(e.TaskID, journal.PhaseOffered, e.Attempt)
+				}
 			}
 		case journal.PhaseOffered, journal.PhaseReceipted, journal.PhaseDropped:
 		}
 	}
-	return nil
 }
 
 func (a *Agent) interrupted(w *work, e journal.Entry, now time.Time) {

@@ -61,9 +61,7 @@ func (a *Agent) noteStarted(order executor.Order, pid int, began time.Time) {
 	}
 	e := a.entry(order.TaskID, journal.PhaseStarted, order.Attempt)
 	e.StartedAt, e.PID = began.UnixMilli(), pid
-	if err := a.journal.Note(e); err != nil {
-		a.log.Warn("journal refuses a note", "task_id", order.TaskID, "phase", string(journal.PhaseStarted), "error", err)
-	}
+	_ = a.write(e, a.journal.Note) // refuses says why not
 }
 
 // renew says that an attempt lives, at its start and every third of its lease.

@@ -189,10 +189,7 @@ func (b *bench) start() {
 			b.t.Fatal(err)
 		}
 	}
-	b.agent, err = agent.New(cfg)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	b.agent = agent.New(cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	a, w := b.agent, b.wire

@@ -99,11 +99,11 @@ func (a *Agent) helloSoon(now time.Time) {
 
 func (a *Agent) openTask(w *work) protocol.OpenTask {
 	open := protocol.OpenTask{TaskID: w.id, Attempt: a.fence(w.id), Phase: "offered"}
-	_, kept := a.outbox.Get(w.id)
+	_, kept := a.waiting(w)
 	switch {
 	case w.run != nil:
 		open.Phase = "running"
-	case kept || w.volatile != nil:
+	case kept:
 		open.Phase = "done"
 	case !w.lastClaim.IsZero():
 		open.Phase = "claimed"
@@ -151,15 +151,14 @@ func (a *Agent) synchronise(o protocol.Order, now time.Time) {
 // here, and never claimed, means that the journal was lost: what it did nobody
 // knows, so it is answered as interrupted and not done again (I3).
 func (a *Agent) reconcile(t protocol.SyncTask, now time.Time) {
-	e, _ := a.journal.Get(t.TaskID)
-	if !protocol.ValidID(t.TaskID) || t.Attempt <= e.Attempt {
+	e, _ := a.known(t.TaskID)
+	if !protocol.ValidID(t.TaskID) || t.Attempt <= a.fence(t.TaskID) {
 		return
 	}
 	w := a.get(t.TaskID)
-	stored, kept := a.outbox.Get(t.TaskID)
 	switch {
 	case w.run != nil, w.grant != nil:
-	case kept && stored.Outcome == protocol.AnswerSucceeded:
+	case a.succeeded(w):
 		w.grant = &grant{attempt: t.Attempt}
 		a.answerStored(w, now)
 	case e.Phase == journal.PhaseClaimed:

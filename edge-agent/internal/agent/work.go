@@ -39,10 +39,16 @@ type grant struct {
 	until   time.Time     // the lease ends; not started later
 }
 
-// fence is the highest attempt that was granted here or cancelled.
+// fence is the highest attempt that was granted here, answered or cancelled.
 func (a *Agent) fence(taskID string) int {
-	e, _ := a.journal.Get(taskID)
-	return e.Attempt
+	e, _ := a.known(taskID)
+	highest := e.Attempt
+	if w := a.tasks[taskID]; w != nil {
+		if kept, ok := a.waiting(w); ok {
+			highest = max(highest, kept.Attempt)
+		}
+	}
+	return highest
 }
 
 // entry is a line for the journal. It keeps which offer the attempt executed, and
@@ -52,7 +58,7 @@ func (a *Agent) entry(taskID string, phase journal.Phase, attempt int) journal.E
 	if !a.proven.IsZero() {
 		e.ProvenAt = a.proven.UnixMilli()
 	}
-	if old, _ := a.journal.Get(taskID); old.Attempt == attempt {
+	if old, _ := a.known(taskID); old.Attempt == attempt {
 		e.OfferSHA256 = old.OfferSHA256
 	}
 	return e
@@ -60,12 +66,10 @@ func (a *Agent) entry(taskID string, phase journal.Phase, attempt int) journal.E
 
 // record journals a phase for good.
 func (a *Agent) record(taskID string, phase journal.Phase, attempt int) error {
-	return a.journal.Put(a.entry(taskID, phase, attempt))
+	return a.write(a.entry(taskID, phase, attempt), a.journal.Put)
 }
 
-// note journals a phase that may be lost; an error is only logged.
+// note journals a phase that may be lost.
 func (a *Agent) note(taskID string, phase journal.Phase, attempt int) {
-	if err := a.journal.Note(a.entry(taskID, phase, attempt)); err != nil {
-		a.log.Warn("journal refuses a note", "task_id", taskID, "phase", string(phase), "error", err)
-	}
+	_ = a.write(a.entry(taskID, phase, attempt), a.journal.Note) // refuses says why not
 }

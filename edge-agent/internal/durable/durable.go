@@ -41,6 +41,30 @@ func WriteFile(path string, data []byte) (err error) {
 	return SyncFolder(filepath.Dir(path))
 }
 
+// Refused reports whether the medium is to blame for err, so that the same may
+// succeed later: it is full, over a quota, read-only, or fails.
+func Refused(err error) bool {
+	for _, code := range mediumErrors {
+		if errors.Is(err, code) {
+			return true
+		}
+	}
+	return false
+}
+
+// Check writes n bytes to a file in folder, which is made when it is gone, and
+// removes it again: nil says that an answer of this size would be kept.
+func Check(folder string, n int) error {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return fmt.Errorf("cannot make %s: %w", folder, err)
+	}
+	path := filepath.Join(folder, "check"+TempSuffix)
+	if err := WriteFile(path, make([]byte, n)); err != nil {
+		return err
+	}
+	return ignoreMissing(os.Remove(path))
+}
+
 // Remove deletes path and makes the deletion durable. A missing file is no
 // error.
 func Remove(path string) error {

@@ -13,7 +13,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -94,6 +93,11 @@ type Journal struct {
 	closed  int
 	gap     bool
 	last    int64
+	damaged [][]byte // lines that are not set aside yet
+
+	info   os.FileInfo // of file
+	broken error       // why nothing may be appended to file; nil: it may
+	mendAt time.Time   // not before
 
 	// The highest Seq and ProvenAt of any line: every line that is written
 	// carries them, so that no compaction loses them.
@@ -104,20 +108,36 @@ type Journal struct {
 // caller, and makes it ready to append. A torn last line is dropped with a
 // warning: what it recorded was not yet acted upon. A damaged line elsewhere
 // is copied to a side file, and Gap reports true.
+//
+// A disk that takes no writes does not keep it from opening: Trouble then says
+// why every Put fails, until one finds room.
 func Open(folder string, now func() time.Time, log *slog.Logger) (*Journal, error) {
 	j := &Journal{folder: folder, path: filepath.Join(folder, fileName), now: now, log: log,
 		entries: map[string]Entry{}, compact: compactAt}
 	if err := j.load(); err != nil {
 		return nil, fmt.Errorf("cannot open journal %s: %w", j.path, err)
 	}
-	if err := j.rewrite(); err != nil {
-		return nil, fmt.Errorf("cannot open journal %s: %w", j.path, err)
+	switch err := j.rewrite(); {
+	case durable.Refused(err):
+		j.broken = err
+	case err != nil:
+		return nil, errors.Join(fmt.Errorf("cannot open journal %s: %w", j.path, err), j.Close())
 	}
 	return j, nil
 }
 
-// Close closes the file. It may be called twice.
+// Trouble says why nothing can be written, nil when something can, as far as is
+// known.
+func (j *Journal) Trouble() error { return j.broken }
+
+// Close closes the file; nothing can be written any more. It may be called twice.
 func (j *Journal) Close() error {
+	err := j.closeFile()
+	j.broken, j.mendAt = os.ErrClosed, time.Time{}
+	return err
+}
+
+func (j *Journal) closeFile() error {
 	if j.file == nil {
 		return nil
 	}
@@ -173,16 +193,16 @@ func (j *Journal) Put(e Entry) error { return j.put(e, true) }
 func (j *Journal) Note(e Entry) error { return j.put(e, false) }
 
 func (j *Journal) put(e Entry, sync bool) error {
-	if j.file == nil {
-		return fmt.Errorf("cannot journal task %s: %w", e.TaskID, os.ErrClosed)
-	}
 	e.At = j.now().UnixMilli()
 	e.Seq, e.ProvenAt = max(e.Seq, j.seq), max(e.ProvenAt, j.provenAt)
 	line, err := encodeLine(e)
-	if err != nil {
-		return fmt.Errorf("cannot journal task %s: %w", e.TaskID, err)
+	if err == nil {
+		err = j.ready(sync)
 	}
-	if err := j.append(line, sync); err != nil {
+	if err == nil {
+		err = j.append(line, sync)
+	}
+	if err != nil {
 		return fmt.Errorf("cannot journal task %s: %w", e.TaskID, err)
 	}
 	j.take(e)
@@ -195,32 +215,6 @@ func (j *Journal) put(e Entry, sync bool) error {
 		j.log.Warn("journal compaction failed", "path", j.path, "error", err)
 	}
 	return nil
-}
-
-// append writes a line, and takes a half-written one back, so that no later
-// line ever joins it.
-func (j *Journal) append(line []byte, sync bool) error {
-	_, err := j.file.Write(line)
-	if err == nil && sync {
-		err = j.file.Sync()
-	}
-	if err == nil {
-		j.size += int64(len(line))
-		return nil
-	}
-	if undo := j.truncate(j.size); undo != nil {
-		// Nothing may follow a half line: stop writing for good.
-		return errors.Join(err, undo, j.Close())
-	}
-	return err
-}
-
-func (j *Journal) truncate(size int64) error {
-	if err := j.file.Truncate(size); err != nil {
-		return err
-	}
-	_, err := j.file.Seek(size, io.SeekStart)
-	return err
 }
 
 func (j *Journal) take(e Entry) {
@@ -255,33 +249,4 @@ func (j *Journal) forget() {
 			j.closed--
 		}
 	}
-}
-
-// rewrite replaces the file with one line an entry and reopens it.
-func (j *Journal) rewrite() error {
-	j.forget()
-	var b bytes.Buffer
-	b.WriteString(header)
-	for _, e := range j.entries {
-		e.Seq, e.ProvenAt = j.seq, j.provenAt
-		line, err := encodeLine(e)
-		if err != nil {
-			return err
-		}
-		b.Write(line)
-	}
-	if err := durable.WriteFile(j.path, b.Bytes()); err != nil {
-		return err
-	}
-	file, err := os.OpenFile(j.path, os.O_WRONLY, 0o600)
-	if err != nil {
-		return errors.Join(err, j.Close())
-	}
-	if _, err := file.Seek(0, io.SeekEnd); err != nil {
-		return errors.Join(err, file.Close(), j.Close())
-	}
-	err = j.Close()
-	j.file, j.size = file, int64(b.Len())
-	j.compact = max(compactAt, 4*j.size)
-	return err
 }

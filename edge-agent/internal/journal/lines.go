@@ -52,8 +52,7 @@ func decodeLine(line []byte) (Entry, error) {
 	return e, nil
 }
 
-// load folds the file into entries. What it finds damaged is moved to the side
-// file before Open rewrites the journal without it.
+// load folds the file into entries, and keeps what it finds damaged.
 func (j *Journal) load() error {
 	data, err := os.ReadFile(j.path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -67,7 +66,6 @@ func (j *Journal) load() error {
 	if !ok && bytes.HasPrefix(data, []byte("muster-journal ")) {
 		return errors.New("it was written by a newer agent")
 	}
-	var damaged [][]byte
 	if !ok {
 		body = data
 	}
@@ -81,25 +79,30 @@ func (j *Journal) load() error {
 		e, err := decodeLine(line)
 		if err != nil {
 			j.log.Error("journal line is damaged, set aside", "path", j.path, "line", number, "error", err)
-			damaged = append(damaged, line)
+			j.damaged = append(j.damaged, line)
 			continue
 		}
 		j.take(e)
 	}
-	if !ok || len(damaged) > 0 {
+	if !ok || len(j.damaged) > 0 {
 		j.gap = true
 	}
-	return j.setAside(damaged)
+	return nil
 }
 
-func (j *Journal) setAside(lines [][]byte) error {
-	if len(lines) == 0 {
+// setAside moves damaged lines to the side file, before the journal is rewritten
+// without them.
+func (j *Journal) setAside() error {
+	if len(j.damaged) == 0 {
 		return nil
 	}
 	f, err := os.OpenFile(filepath.Join(j.folder, damagedFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(append(bytes.Join(lines, []byte("\n")), '\n'))
-	return errors.Join(err, f.Sync(), f.Close())
+	_, err = f.Write(append(bytes.Join(j.damaged, []byte("\n")), '\n'))
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		j.damaged = nil
+	}
+	return err
 }

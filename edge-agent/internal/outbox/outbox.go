@@ -24,8 +24,14 @@ import (
 	"muster/internal/protocol"
 )
 
-// ErrWrongReceipt says that a receipt does not name what lies in the outbox.
-var ErrWrongReceipt = errors.New("the receipt names another answer")
+// Errors that callers test for.
+var (
+	// ErrWrongReceipt says that a receipt does not name what lies in the outbox.
+	ErrWrongReceipt = errors.New("the receipt names another answer")
+	// ErrDamaged says that the file of an answer is gone, torn or altered, so that
+	// it will never be read.
+	ErrDamaged = errors.New("the answer is damaged")
+)
 
 // Answer is a result as it will be sent, without the stamp of one sending.
 type Answer struct {
@@ -77,10 +83,14 @@ const (
 
 // Open reads every answer in folder, which is made when absent. Empty, torn or
 // altered files are moved to its child "damaged" and listed in Damaged; left
-// over temporary files are removed.
+// over temporary files are removed. A disk that takes no writes keeps it from
+// tidying, not from reading.
 func Open(folder string, log *slog.Logger) (*Box, error) {
 	b := &Box{folder: folder, kept: map[string]Kept{}}
 	if err := os.MkdirAll(folder, 0o700); err != nil {
+		if durable.Refused(err) {
+			return b, nil // there is none to read; Put makes it
+		}
 		return nil, fmt.Errorf("cannot make outbox: %w", err)
 	}
 	files, err := os.ReadDir(folder)
@@ -92,7 +102,7 @@ func Open(folder string, log *slog.Logger) (*Box, error) {
 		switch {
 		case file.IsDir():
 		case strings.HasSuffix(file.Name(), durable.TempSuffix):
-			if err := os.Remove(path); err != nil {
+			if err := os.Remove(path); err != nil && !durable.Refused(err) {
 				return nil, fmt.Errorf("cannot tidy outbox: %w", err)
 			}
 		case strings.HasSuffix(file.Name(), suffix):
@@ -109,18 +119,20 @@ func (b *Box) load(path string, log *slog.Logger) error {
 	if err == nil {
 		// Two of one task: a crash fell between writing the newer and deleting
 		// the older.
-		if old, twice := b.kept[a.TaskID]; twice && old.Attempt > a.Attempt {
-			return durable.Remove(path)
-		} else if twice {
-			if err := durable.Remove(b.path(old.TaskID, old.Attempt)); err != nil {
-				return err
-			}
+		old, twice := b.kept[a.TaskID]
+		if twice && old.Attempt > a.Attempt {
+			return tidied(durable.Remove(path))
 		}
 		b.kept[a.TaskID] = a.Kept()
+		if twice {
+			return tidied(durable.Remove(b.path(old.TaskID, old.Attempt)))
+		}
 		return nil
 	}
 	aside, moveErr := durable.Quarantine(path, filepath.Join(b.folder, damagedChild))
-	if moveErr != nil {
+	if durable.Refused(moveErr) {
+		aside = path // until the next start
+	} else if moveErr != nil {
 		return moveErr
 	}
 	log.Error("answer in the outbox is damaged, set aside", "path", aside, "error", err)
@@ -131,46 +143,68 @@ func (b *Box) load(path string, log *slog.Logger) error {
 	return nil
 }
 
+// tidied forgives a disk that takes no writes: the next start tidies again.
+func tidied(err error) error {
+	if durable.Refused(err) {
+		return nil
+	}
+	return err
+}
+
 // read checks the file's own checksum, then the hash of the value, so that
 // altered bytes are never sent as an answer.
 func read(path string) (Answer, error) {
 	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return Answer{}, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
 	if err != nil {
 		return Answer{}, err
 	}
 	sum, doc, found := bytes.Cut(data, []byte("\n"))
 	if !found || string(sum) != digest(doc) {
-		return Answer{}, errors.New("its checksum does not fit its content")
+		return Answer{}, fmt.Errorf("%w: its checksum does not fit its content", ErrDamaged)
 	}
 	var a Answer
 	if err := json.Unmarshal(doc, &a.Frame); err != nil {
-		return Answer{}, err
+		return Answer{}, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	a.TaskID, a.Attempt = a.Frame.TaskID, a.Frame.Attempt
 	if a.TaskID == "" || a.Frame.SHA256 != digest(a.Value()) {
-		return Answer{}, errors.New("its hash does not fit its value")
+		return Answer{}, fmt.Errorf("%w: its hash does not fit its value", ErrDamaged)
 	}
 	return a, nil
 }
 
 // Put stores the sealed answer and replaces an earlier one of the same task.
-// When it returns nil the answer survives a power cut.
+// When it returns nil the answer survives a power cut. It makes the folder again
+// when somebody removed it.
 func (b *Box) Put(a Answer) error {
 	doc, err := protocol.Encode(a.Frame)
 	if err != nil {
 		return err
 	}
 	data := append([]byte(digest(doc)+"\n"), doc...)
-	if err := durable.WriteFile(b.path(a.TaskID, a.Attempt), data); err != nil {
+	path := b.path(a.TaskID, a.Attempt)
+	err = durable.WriteFile(path, data)
+	if errors.Is(err, os.ErrNotExist) {
+		if err = os.MkdirAll(b.folder, 0o700); err == nil {
+			err = durable.WriteFile(path, data)
+		}
+	}
+	if err != nil {
 		return err
 	}
 	old, had := b.kept[a.TaskID]
 	b.kept[a.TaskID] = a.Kept()
 	if had && old.Attempt != a.Attempt {
-		return durable.Remove(b.path(old.TaskID, old.Attempt))
+		_ = durable.Remove(b.path(old.TaskID, old.Attempt)) // of two, Open takes the newer
 	}
 	return nil
 }
+
+// Check tries whether the largest answer could be kept now.
+func (b *Box) Check() error { return durable.Check(b.folder, protocol.MaxPayloadBytes) }
 
 // Kept gives what is remembered of the answer.
 func (a Answer) Kept() Kept {
@@ -178,11 +212,12 @@ func (a Answer) Kept() Kept {
 		SHA256: a.Frame.SHA256, Bytes: len(a.Value())}
 }
 
-// Read returns the whole answer kept for a task, checked again.
+// Read returns the whole answer kept for a task, checked again. ErrDamaged says
+// that it is lost; any other error may pass.
 func (b *Box) Read(taskID string) (Answer, error) {
 	k, ok := b.kept[taskID]
 	if !ok {
-		return Answer{}, fmt.Errorf("cannot read the answer of task %s: %w", taskID, os.ErrNotExist)
+		return Answer{}, fmt.Errorf("cannot read the answer of task %s: %w: %w", taskID, ErrDamaged, os.ErrNotExist)
 	}
 	a, err := read(b.path(k.TaskID, k.Attempt))
 	if err != nil {
