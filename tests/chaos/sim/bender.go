@@ -1,0 +1,89 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"muster/internal/protocol"
+	"muster/tests/chaos/tap"
+)
+
+// latest bounds how long a message is kept back for others to overtake it.
+const latest = 15 * time.Second
+
+// remembered is how many messages of a direction may come again.
+const remembered = 60
+
+// lossEvery is the least time between two losses on one line: all is sent again,
+// and a line that loses everything is another fault.
+const lossEvery = 30 * time.Second
+
+// bender is the bad broker between one terminal and headquarters.
+type bender struct {
+	world *world
+	odds  Odds
+
+	mu   sync.Mutex
+	rng  *rand.Rand
+	old  map[bool][]tap.Message // by direction
+	lost time.Time
+}
+
+// pass says what becomes of a message, and tells the faults that it is there.
+func (b *bender) pass(m tap.Message) []tap.Passage {
+	b.world.happens(momentOf(m))
+	if b.world.calm.Load() {
+		return tap.Straight(m)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.old == nil {
+		b.old = map[bool][]tap.Message{}
+	}
+	memory := append(b.old[m.Sent], m)
+	b.old[m.Sent] = memory[max(0, len(memory)-remembered):]
+	passages := tap.Straight(m)
+	switch {
+	case b.hits(b.odds.Lost) && time.Since(b.lost) > lossEvery:
+		b.lost = time.Now()
+		passages = nil
+	case b.hits(b.odds.Late):
+		passages[0].After = between(b.rng, time.Millisecond, latest)
+	case b.hits(b.odds.Double):
+		passages = append(passages, tap.Passage{Message: m, After: time.Duration(b.rng.IntN(2)) * between(b.rng, 0, latest)})
+	}
+	if b.hits(b.odds.Replay) {
+		passages = append(passages, tap.Passage{Message: memory[b.rng.IntN(len(memory))]})
+	}
+	return passages
+}
+
+func (b *bender) hits(odds int) bool { return b.rng.IntN(1000) < odds }
+
+// momentOf names a message as faults wait for it.
+func momentOf(m tap.Message) string {
+	topics, err := protocol.NewTopics(protocol.DefaultRoot)
+	if err != nil {
+		return ""
+	}
+	addr, ok := topics.Parse(m.Topic)
+	if !ok {
+		return ""
+	}
+	switch addr.Kind {
+	case protocol.KindOffer:
+		if len(m.Payload) == 0 {
+			return "withdrawal"
+		}
+		return "offer"
+	case protocol.KindOrders:
+		var order protocol.Order
+		if protocol.Decode(m.Payload, protocol.MaxPayloadBytes, &order) != nil {
+			return ""
+		}
+		return string(order.Order)
+	default:
+		return string(addr.Kind)
+	}
+}

@@ -1,0 +1,166 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"muster/internal/protocol"
+	"muster/tests/chaos/history"
+	"muster/tests/fleet"
+)
+
+// replyWithin is how long a person waits for a reply, and tries is how often the
+// person asks when none came.
+const (
+	replyWithin = 10 * time.Second
+	tries       = 8
+)
+
+// order asks for a run and does about it what the plan says.
+func (w *world) order(ctx context.Context, i int, a Ask) {
+	w.until(a.At)
+	payload, err := json.Marshal(map[string]any{"requestId": a.ID, "job": a.Job, "stores": a.stores()})
+	w.check(err)
+	var more sync.WaitGroup
+	for n, after := range a.Again {
+		more.Go(func() {
+			wait(after)
+			w.ask(ctx, a.User, fmt.Sprintf("%d-%d", i, n), protocol.VerbRun, payload)
+		})
+	}
+	defer more.Wait()
+	var reply protocol.Reply
+	for n := range tries {
+		if reply = w.ask(ctx, a.User, fmt.Sprintf("%d", i), protocol.VerbRun, payload); reply.Status != "" {
+			break
+		}
+		wait(time.Duration(n+1) * time.Second)
+	}
+	if !reply.OK {
+		return
+	}
+	for n, c := range a.Cancels {
+		more.Go(func() {
+			wait(c.After)
+			payload, err := json.Marshal(protocol.CancelRequest{RunID: reply.RunID, Stores: c.Stores})
+			w.check(err)
+			for range tries {
+				if w.ask(ctx, a.User, fmt.Sprintf("%d-c%d", i, n), protocol.VerbCancel, payload).Status != "" {
+					return
+				}
+			}
+		})
+	}
+}
+
+func (a Ask) stores() any {
+	if len(a.Stores) > 0 {
+		return a.Stores
+	}
+	return "all"
+}
+
+// person is the history of one user.
+func (w *world) person(user string) *history.Writer {
+	w.mu.Lock()
+	out := w.people[user]
+	w.mu.Unlock()
+	if out != nil {
+		return out
+	}
+	out = w.writer(history.Participant{Who: user, Role: history.RoleClient})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if other := w.people[user]; other != nil {
+		return other
+	}
+	w.people[user] = out
+	return out
+}
+
+// ask asks over a connection of its own. The reply is the zero value when what
+// came of it is not known.
+func (w *world) ask(ctx context.Context, user, id string, verb protocol.Verb, payload []byte) (reply protocol.Reply) {
+	topics, err := protocol.NewTopics(protocol.DefaultRoot)
+	w.check(err)
+	back := topics.Root() + "/rep/" + user + "/sim" + id
+	answers := make(chan []byte, 64)
+	ctx, cancel := context.WithTimeout(ctx, replyWithin)
+	defer cancel()
+	answered, err := w.person(user).Asked(topics.Request(user, verb), payload)
+	w.check(err)
+	outcome, body := history.OutcomeUnknown, []byte(nil)
+	defer func() { w.check(answered(outcome, body)) }()
+	conn, err := w.connect(ctx, user, user+"-"+id, func(m fleet.Message) {
+		if m.Topic == back {
+			answers <- m.Payload
+		}
+	})
+	if err != nil {
+		return reply
+	}
+	defer conn.Close()
+	if conn.Subscribe(ctx, back) != nil ||
+		conn.Send(fleet.Outgoing{Topic: topics.Request(user, verb), Payload: payload, ResponseTopic: back}) != nil {
+		return reply
+	}
+	select {
+	case body = <-answers:
+		if err := json.Unmarshal(body, &reply); err != nil {
+			w.check(fmt.Errorf("reply %s: %w", body, err))
+		}
+		if outcome = history.OutcomeRefused; reply.OK {
+			outcome = history.OutcomeOK
+		}
+	case <-conn.Done():
+	case <-ctx.Done():
+	}
+	return reply
+}
+
+func (w *world) connect(ctx context.Context, user, client string, got func(fleet.Message)) (*fleet.Conn, error) {
+	raw, err := w.office.Dial(ctx, "tcp", broker)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := fleet.Over(ctx, raw, fleet.Login{User: user, ClientID: client}, got)
+	if err != nil {
+		_ = raw.Close() // never fails
+	}
+	return conn, err
+}
+
+// watch writes down the events of all runs, over one connection after the other.
+func (w *world) watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		w.watchOnce(ctx)
+		timer := time.NewTimer(3 * time.Second)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+func (w *world) watchOnce(ctx context.Context) {
+	out := w.writer(history.Participant{Who: "watch", Role: history.RoleCollector})
+	defer func() { w.check(out.Close()) }()
+	dialing, cancel := context.WithTimeout(ctx, replyWithin)
+	defer cancel()
+	conn, err := w.connect(dialing, "watch", "watch", func(m fleet.Message) { w.check(out.Got(m.Topic, m.Payload, m.Retained)) })
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	if conn.Subscribe(dialing, "muster/v1/runs/#") != nil {
+		return
+	}
+	select {
+	case <-conn.Done():
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,262 @@
+// Package sim runs headquarters, its broker and its terminals in one bubble of
+// virtual time over a network in memory, by a plan that a seed draws: lines that
+// break, messages that get lost, doubled and overtaken, programs that are killed,
+// clocks that jump. What the participants wrote down is judged by package checker.
+//
+// The programs are the real ones, with a real database and real files. A kill is
+// exact: the folders are copied as they are, the old life goes on for nobody, and
+// a new one starts on the copy.
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"muster/tests/chaos/history"
+	"muster/tests/chaos/sim/mesh"
+)
+
+// world is one simulation.
+type world struct {
+	t      *testing.T
+	plan   Plan
+	folder string
+	mesh   *mesh.Mesh
+	began  time.Time
+	all    sync.WaitGroup // every goroutine of the simulation itself
+	lives  sync.WaitGroup // of the programs, the killed ones too
+	eye    *history.Writer
+	people map[string]*history.Writer
+	office *mesh.Host // of the people
+	seats  []*seat
+	calm   atomic.Bool // messages pass as they are
+	hqTurn chan struct{}
+
+	clock sync.Mutex
+	last  int64 // of the history's clock, microseconds
+
+	mu      sync.Mutex
+	hq      *headquarters // nil: it is dead
+	hqLives int
+	hqStep  time.Duration // how far its wall clock is set wrong
+	waiting map[string][]chan struct{}
+	failed  error
+	early   *early
+}
+
+func newWorld(t *testing.T, plan Plan, folder string) *world {
+	w := &world{t: t, plan: plan, folder: folder, mesh: mesh.New(plan.Seed), began: time.Now(), people: map[string]*history.Writer{},
+		hqTurn: make(chan struct{}, 1), waiting: map[string][]chan struct{}{}}
+	w.office = w.mesh.Host()
+	for _, name := range []string{"history", "jobs"} {
+		w.check(os.MkdirAll(filepath.Join(folder, name), 0o700))
+	}
+	w.eye = w.writer(history.Participant{Who: "eye", Role: history.RoleCollector})
+	for i, s := range plan.Terminals {
+		w.seats = append(w.seats, w.newSeat(i, s))
+	}
+	return w
+}
+
+func (w *world) writer(who history.Participant) *history.Writer {
+	out, err := history.CreateBy(w.now, filepath.Join(w.folder, "history"), who)
+	w.check(err)
+	return out
+}
+
+// now is the history's clock: virtual time, and each line a microsecond at least
+// after the one before, so that the order of lines is theirs.
+func (w *world) now() (atMs, monoUs int64) {
+	w.clock.Lock()
+	defer w.clock.Unlock()
+	at := time.Now()
+	w.last = max(w.last+1, at.UnixMicro())
+	return at.UnixMilli(), w.last
+}
+
+// check keeps an error of the simulation itself, which fails it.
+func (w *world) check(err error) {
+	if err == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failed = errors.Join(w.failed, err)
+}
+
+// wait lets virtual time pass.
+func wait(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	<-timer.C
+}
+
+// until waits for a moment of the plan.
+func (w *world) until(at time.Duration) { wait(time.Until(w.began.Add(at))) }
+
+// happens tells the faults that wait for it.
+func (w *world) happens(moment string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, who := range w.waiting[moment] {
+		close(who)
+	}
+	delete(w.waiting, moment)
+}
+
+// patience is how long a fault waits for what is to happen first.
+const patience = 25 * time.Second
+
+// await waits for a moment, but not for ever.
+func (w *world) await(moment string) {
+	if moment == "" {
+		return
+	}
+	happened := make(chan struct{})
+	w.mu.Lock()
+	w.waiting[moment] = append(w.waiting[moment], happened)
+	w.mu.Unlock()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-happened:
+	case <-timer.C:
+	}
+}
+
+// random is a generator of its own for one purpose.
+func (w *world) random(purpose uint64) *rand.Rand { return rand.New(rand.NewPCG(w.plan.Seed, purpose)) }
+
+// run plays the plan and returns when everything must be over by what was
+// promised.
+func (w *world) run(ctx context.Context) {
+	w.check(w.writeFiles())
+	w.startHeadquarters(ctx, filepath.Join(w.folder, "hq0"))
+	for _, s := range w.seats {
+		s.start(ctx)
+	}
+	watching, stop := context.WithCancel(ctx)
+	var eyes sync.WaitGroup
+	eyes.Go(func() { w.watch(watching) })
+	eyes.Go(func() { w.looks(watching) })
+	w.check(w.eye.Fault("messages", true))
+	for i, a := range w.plan.Runs {
+		w.all.Go(func() { w.order(ctx, i, a) })
+	}
+	for _, f := range w.plan.Faults {
+		w.all.Go(func() { w.harm(ctx, f) })
+	}
+	w.all.Go(func() {
+		w.until(faultsOver)
+		w.calm.Store(true)
+		wait(latest)
+		w.check(w.eye.Fault("messages", false))
+	})
+	w.all.Wait()
+	wait(w.longest() + settle + 30*time.Second)
+	stop()
+	eyes.Wait()
+}
+
+// settle is what was promised after the last fault.
+const settle = time.Minute
+
+// longest is how long a run stays open that is ordered now.
+func (w *world) longest() (d time.Duration) {
+	for _, j := range w.plan.Jobs {
+		d = max(d, j.Barrier+j.Makeup)
+	}
+	return d
+}
+
+// end stops everything; the bubble sees to it that no goroutine is left.
+func (w *world) end() {
+	w.mu.Lock()
+	hq := w.hq
+	w.mu.Unlock()
+	for _, s := range w.seats {
+		s.stop()
+	}
+	if hq != nil {
+		hq.cancel()
+	}
+	w.lives.Wait()
+	for _, s := range w.seats {
+		s.close()
+	}
+	w.check(w.eye.Close())
+	for _, out := range w.people {
+		w.check(out.Close())
+	}
+}
+
+// harm does one fault and undoes what lasts.
+func (w *world) harm(ctx context.Context, f Fault) {
+	w.until(f.At)
+	w.await(f.Upon)
+	s := w.seats[f.Who]
+	name := string(f.Kind) + " " + s.seat.name()
+	switch f.Kind {
+	case KillHQ:
+		w.killHeadquarters(ctx, f)
+		return
+	case Step:
+		name = "step"
+	case CutEverything:
+		name = "cut everything"
+	default:
+	}
+	w.check(w.eye.Fault(name, true))
+	s.suffer(ctx, f)
+	if f.Kind == Step && steps {
+		w.mu.Lock()
+		w.hqStep += f.For
+		w.mu.Unlock()
+	}
+	if f.Kind == CutEverything {
+		for _, s := range w.seats {
+			s.host().Cut()
+		}
+		w.office.Cut()
+	}
+	w.check(w.eye.Fault(name, false))
+}
+
+// steps says whether headquarters' clock on the wall is set wrong.
+const steps = false
+
+func (w *world) writeFiles() error {
+	register := "store_id,name,time_zone,labels\n"
+	for _, id := range w.plan.Stores {
+		register += id + ",门店 " + id + ",Asia/Shanghai,region=east\n"
+	}
+	files := map[string]string{"stores.csv": register,
+		"jobs/in.json":  `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object"}`,
+		"jobs/out.json": `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","required":["marker"]}`}
+	for _, j := range w.plan.Jobs {
+		files["jobs/"+j.Name+".yaml"] = fmt.Sprintf(`name: %s
+version: 1
+title: %s
+title_zh: 模拟
+input_schema: in.json
+output_schema: out.json
+policy: {attempts: %d, run_timeout: %v, lease: %v, barrier: %v, makeup: %v, late: %s, retry_interrupted: %t, retry_first: 1s, retry_max: 8s}
+columns:
+  - {name: marker, pointer: /marker, title: Marker, title_zh: 标记}
+`, j.Name, j.Name, j.Attempts, j.RunTimeout, j.Lease, j.Barrier, j.Makeup, j.Late, j.RetryInterrupted)
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(w.folder, name), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
