@@ -12,6 +12,7 @@ import (
 
 	"muster/dispatcher/internal/admin"
 	"muster/dispatcher/internal/auditor"
+	"muster/dispatcher/internal/backlog"
 	"muster/dispatcher/internal/barrier"
 	"muster/dispatcher/internal/clock"
 	"muster/dispatcher/internal/enrol"
@@ -61,6 +62,7 @@ type headquarters struct {
 	trigger  *trigger.Trigger
 	offer    *offer.Offers
 	grant    *grant.Admission
+	backlog  *backlog.Backlog
 	intake   *intake.Intake
 	presence *presence.Presence
 	barrier  *barrier.Barrier
@@ -94,7 +96,7 @@ func (hq *headquarters) wire() error {
 	hq.auditor = auditor.New(auditor.Config{Head: hq.store.AuditHead, Signer: hq.signer, Folder: hq.cfg.ReportsFolder, Now: hq.now, Logger: hq.log})
 	hq.watch = watch.New(hq.store, hq.sender, hq.grant.Waiting, hq.log)
 	for _, observer := range []func([]store.Change){
-		hq.grant.Changed, hq.intake.Changed, hq.offer.Changed, hq.barrier.Changed, hq.watch.Changed,
+		hq.grant.Changed, hq.backlog.Changed, hq.intake.Changed, hq.offer.Changed, hq.barrier.Changed, hq.watch.Changed,
 	} {
 		hq.store.Observe(observer)
 	}
@@ -134,6 +136,7 @@ func (hq *headquarters) wireLink() error {
 }
 
 func (hq *headquarters) wireAdmission() {
+	hq.backlog = backlog.New(backlog.Config{Tasks: hq.store, Now: hq.now, Logger: hq.log})
 	hq.grant = grant.New(grant.Config{
 		Tasks: hq.store, Attempts: hq.store, Grants: hq.store, Orders: hq.orders, Now: hq.now, Logger: hq.log,
 		MaxRunning: hq.cfg.Admission.MaxRunning, PerSecond: hq.cfg.Admission.GrantsPerSecond, Burst: hq.cfg.Admission.GrantBurst,
@@ -196,6 +199,7 @@ func (hq *headquarters) start(ctx context.Context, cleanup *stack) error {
 		{hq.grant.Start, hq.grant.Stop},
 		{hq.intake.Start, hq.intake.Stop},
 		{hq.offer.Start, hq.offer.Stop},
+		{hq.backlog.Start, hq.backlog.Stop},
 		{hq.barrier.Start, hq.barrier.Stop},
 		{hq.watch.Start, hq.watch.Stop},
 	} {

@@ -41,7 +41,7 @@ func shared() []string { return []string{"internal", "schemas", "configs"} }
 
 // steps are the packages of the flow that meet in the store only.
 func steps() []string {
-	return []string{"gate", "trigger", "plan", "offer", "grant", "intake", "barrier", "report", "presence", "watch", "enrol"}
+	return []string{"gate", "trigger", "plan", "offer", "grant", "backlog", "intake", "barrier", "report", "presence", "watch", "enrol"}
 }
 
 func stepFolder(step string) string { return "dispatcher/internal/" + step }

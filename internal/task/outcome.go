@@ -51,6 +51,9 @@ const (
 	ReasonPrerequisiteFailed Reason = "prerequisite_failed"
 	ReasonRunAborted         Reason = "run_aborted"
 	ReasonExpired            Reason = "expired"
+	// ReasonSuperseded: after the barrier a newer run of the same job came, and
+	// the job's policy keeps the newest only.
+	ReasonSuperseded Reason = "superseded"
 )
 
 // Reasons returns the reason codes that may stand beside the outcome.
@@ -67,7 +70,7 @@ func (o Outcome) Reasons() []Reason {
 	case OutcomeOffline:
 		return []Reason{ReasonOfflineWholeWindow, ReasonWentOffline}
 	case OutcomeCancelled:
-		return []Reason{ReasonByUser, ReasonPrerequisiteFailed, ReasonRunAborted, ReasonExpired}
+		return []Reason{ReasonByUser, ReasonPrerequisiteFailed, ReasonRunAborted, ReasonExpired, ReasonSuperseded}
 	}
 	return nil
 }

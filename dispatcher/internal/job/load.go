@@ -51,6 +51,7 @@ type policyDocument struct {
 	GrantBurst       int           `yaml:"grant_burst"`
 	Quorum           float64       `yaml:"quorum"`
 	Priority         int           `yaml:"priority"`
+	Backlog          BacklogPolicy `yaml:"backlog"`
 }
 
 // column is a protocol.Column whose pointer may be absent; "" is the whole
@@ -182,6 +183,7 @@ func (l *loader) checkPolicy(p policyDocument) {
 	l.check(p.GrantRate == 0 || p.GrantBurst > 0, at+"grant_rate", "needs grant_burst of at least 1 beside it")
 	l.check(p.Late == AcceptAndRevise || p.Late == RecordOnly || p.Late == Reject, at+"late",
 		"is %q, must be %s, %s or %s", p.Late, AcceptAndRevise, RecordOnly, Reject)
+	l.check(p.Backlog == BacklogNewest || p.Backlog == BacklogAll, at+"backlog", "is %q, must be %s or %s", p.Backlog, BacklogNewest, BacklogAll)
 }
 
 func (l *loader) columns(docs []column) []protocol.Column {

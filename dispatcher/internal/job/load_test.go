@@ -61,6 +61,7 @@ policy:
   barrier: 5m
   makeup: 0s
   late: record_only
+  backlog: all
   retry_interrupted: true
   retry_first: 500ms
   retry_max: 1m
@@ -86,7 +87,7 @@ columns:
 	spec, _ := registry.Get("count_stock")
 	want := job.Policy{Attempts: 4, RunTimeout: 90 * time.Second, Lease: 30 * time.Second, Barrier: 5 * time.Minute, Late: job.RecordOnly,
 		RetryInterrupted: true, RetryFirst: 500 * time.Millisecond, RetryMax: time.Minute, MaxRunning: 10, GrantRate: 2.5, GrantBurst: 5,
-		Quorum: 0.8, Priority: -3}
+		Quorum: 0.8, Priority: -3, Backlog: job.BacklogAll}
 	if spec.Policy != want {
 		t.Errorf("got  %+v\nwant %+v", spec.Policy, want)
 	}
@@ -123,6 +124,7 @@ func TestLoadRefusesWithFileLineAndKey(t *testing.T) {
 		"attempts fraction":  {good + "policy:\n  attempts: 1.5\n", `j.yaml:7: policy.attempts: must be a whole number`},
 		"quorum":             {good + "policy:\n\n  quorum: 50\n", `j.yaml:8: policy.quorum: is 50, must be 0 to 1`},
 		"quorum NaN":         {good + "policy:\n  quorum: .nan\n", `j.yaml:7: policy.quorum: is NaN, must be 0 to 1`},
+		"backlog":            {good + "policy:\n  backlog: some\n", `j.yaml:7: policy.backlog: is "some", must be newest or all`},
 		"late":               {good + "policy:\n  late: maybe\n", `j.yaml:7: policy.late: is "maybe", must be accept_and_revise, record_only or reject`},
 		"retry bounds":       {good + "policy:\n  retry_first: 10s\n  retry_max: 5s\n", `j.yaml:8: policy.retry_max: is 5s, must be 10s to 24h0m0s`},
 		"rate without burst": {good + "policy:\n  grant_rate: 2\n", `j.yaml:7: policy.grant_rate: needs grant_burst of at least 1 beside it`},

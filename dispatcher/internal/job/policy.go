@@ -23,6 +23,20 @@ const (
 	Reject LatePolicy = "reject"
 )
 
+// BacklogPolicy says what becomes of the tasks that a store did not do, while it
+// was away, when a newer run of the job has one for it.
+type BacklogPolicy string
+
+// The backlog policies. None, as in runs that were made before there were any,
+// is BacklogAll.
+const (
+	// BacklogNewest: the newest alone is done, the older ones are superseded once
+	// their barrier has passed.
+	BacklogNewest BacklogPolicy = "newest"
+	// BacklogAll: each is done, as long as its make-up window lasts.
+	BacklogAll BacklogPolicy = "all"
+)
+
 // Policy is how tasks of one run are treated. A run carries its own frozen
 // copy, so a change of the job's file never touches a run that exists.
 type Policy struct {
@@ -40,6 +54,7 @@ type Policy struct {
 	GrantBurst       int           `json:"grantBurst"`
 	Quorum           float64       `json:"quorum"`   // share of targets, 0 to 1, under which a report is below_quorum
 	Priority         int           `json:"priority"` // higher is admitted first
+	Backlog          BacklogPolicy `json:"backlog,omitempty"`
 }
 
 // RetryDelay returns how long to wait before the attempt after the given one

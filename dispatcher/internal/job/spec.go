@@ -68,6 +68,7 @@ func DefaultPolicy() Policy {
 		RetryFirst: 2 * time.Second,
 		RetryMax:   30 * time.Second,
 		Quorum:     0.5,
+		Backlog:    BacklogNewest,
 	}
 }
 

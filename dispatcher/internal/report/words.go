@@ -63,6 +63,8 @@ func reasonWords(r task.Reason) words {
 		return words{"整批已中止", "the run was aborted"}
 	case task.ReasonExpired:
 		return words{"已过期", "the time to do it was over"}
+	case task.ReasonSuperseded:
+		return words{"已被同一任务的新一批取代", "a newer run of the job took its place"}
 	}
 	return words{string(r), string(r)}
 }

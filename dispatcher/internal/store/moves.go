@@ -66,7 +66,7 @@ func attemptOf(ctx context.Context, q sqlite.Querier, taskID string, attempt int
 }
 
 // Grant starts the next attempt if Grant's conditions hold, and tells
-// observers. A refusal is an answer, not an error.
+// observers. A task whose place a newer run took is cancelled instead. A refusal is an answer, not an error.
 func (s *Store) Grant(ctx context.Context, g Grant, now time.Time) (Granted, error) {
 	granted, err := write(ctx, s, func(tx *sqlite.Tx, changes *[]Change) (Granted, error) {
 		t, err := sqlite.One(ctx, tx, scanTask, selectTask, g.TaskID)
@@ -78,6 +78,9 @@ func (s *Store) Grant(ctx context.Context, g Grant, now time.Time) (Granted, err
 		}
 		if refusal := refuseGrant(t, g, now); refusal != "" {
 			return Granted{Task: t, Refusal: refusal}, nil
+		}
+		if over, err := supersede(ctx, tx, &t, now, changes); over || err != nil {
+			return Granted{Task: t, Refusal: protocol.CodeSettled}, err
 		}
 		from := t.State
 		if err := skipNumbers(tx, &t); err != nil {
