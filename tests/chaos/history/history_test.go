@@ -74,6 +74,24 @@ func TestWhatWasWrittenComesBackInTheOrderOfTime(t *testing.T) {
 	}
 }
 
+func TestASimulationHasItsOwnClock(t *testing.T) {
+	t.Parallel()
+	folder, ticks := t.TempDir(), int64(0)
+	w, err := history.CreateBy(func() (int64, int64) { ticks++; return 1000 + ticks, ticks }, folder, history.Participant{Who: "wang", Role: history.RoleClient})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{w.Fault("x", true), w.Fault("x", false), w.Close()} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := read(t, folder)
+	if len(h.Lines) != 2 || h.Lines[0].AtMs != 1001 || h.Lines[1].AtMs != 1002 || h.Lines[1].MonoUs != 2 {
+		t.Errorf("lines %+v", h.Lines)
+	}
+}
+
 func TestConcurrentLinesAreWholeAndInOrder(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -1,0 +1,135 @@
+package tap_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"muster/broker/server"
+	"muster/tests/chaos/history"
+	"muster/tests/chaos/sim/mesh"
+	"muster/tests/chaos/tap"
+	"muster/tests/fleet"
+)
+
+// heard are the payloads that somebody got.
+type heard struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (h *heard) take(m fleet.Message) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all = append(h.all, string(m.Payload))
+}
+
+func (h *heard) text() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return strings.Join(h.all, " ")
+}
+
+// bend treats a message as its payload says.
+func bend(m tap.Message) []tap.Passage {
+	switch string(m.Payload) {
+	case "lost":
+		return nil
+	case "twice":
+		return []tap.Passage{{Message: m}, {Message: m}}
+	case "late":
+		return []tap.Passage{{Message: m, After: time.Second}}
+	}
+	return tap.Straight(m)
+}
+
+func TestBentMessagesGetLostDoubledAndOvertaken(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		const address = "127.0.0.1:1883"
+		m := mesh.New(1)
+		host := m.Host()
+		cfg := server.DefaultConfig()
+		cfg.Listeners.TCP.Address, cfg.Anonymous = address, true
+		b, err := server.New(cfg, server.Options{Logger: slog.New(slog.DiscardHandler), Listen: host.Listen})
+		if err == nil {
+			err = b.Start(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := history.CreateBy(func() (int64, int64) { return time.Now().UnixMilli(), time.Now().UnixMicro() }, folder,
+			history.Participant{Who: "A/pos1", Role: history.RoleAgent, Store: "A", Terminal: "pos1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		relay := tap.Bent(w, bend)
+		join := func(user string, through bool, got *heard) *fleet.Conn {
+			conn, err := host.Dial(t.Context(), "tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if through {
+				near, inner := m.Pipe()
+				relay.Join(inner, conn)
+				conn = near
+			}
+			c, err := fleet.Over(t.Context(), conn, fleet.Login{User: user}, got.take)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		var up, down heard
+		hq, near := join("dispatcher", false, &up), join("A/pos1", true, &down)
+		const claims, orders = "muster/v1/stores/A/terminals/pos1/claim", "muster/v1/stores/A/terminals/pos1/orders"
+		for c, filter := range map[*fleet.Conn]string{hq: claims, near: orders} {
+			if err := c.Subscribe(t.Context(), filter); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, say := range []string{"late", "first", "lost", "twice", "last"} {
+			for c, topic := range map[*fleet.Conn]string{near: claims, hq: orders} {
+				if err := c.Publish(topic, []byte(say)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			synctest.Wait()
+		}
+		time.Sleep(2 * time.Second) //nolint:forbidigo // virtual
+		synctest.Wait()
+		const want = "first twice twice last late"
+		if up.text() != want || down.text() != want {
+			t.Errorf("up came %q, down %q; want %q", up.text(), down.text(), want)
+		}
+		near.Close()
+		hq.Close()
+		relay.Close()
+		if err := b.Stop(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	h, err := history.Read(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	acts := map[history.Act][]string{}
+	for _, l := range h.Lines {
+		acts[l.Act] = append(acts[l.Act], l.Payload)
+	}
+	if got := acts[history.ActGot]; !slices.Equal(got, strings.Fields("first twice twice last late")) {
+		t.Errorf("the history got %v", got)
+	}
+	if sent := acts[history.ActSent]; !slices.Equal(sent, strings.Fields("late first lost twice last")) {
+		t.Errorf("the history sent %v", sent)
+	}
+}
