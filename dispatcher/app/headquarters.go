@@ -3,9 +3,11 @@ package app
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
+	"path/filepath"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
@@ -24,6 +26,7 @@ import (
 	"muster/dispatcher/internal/offer"
 	"muster/dispatcher/internal/plan"
 	"muster/dispatcher/internal/presence"
+	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/report"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
@@ -56,8 +59,9 @@ type headquarters struct {
 	admin    *admin.Server
 	auditor  *auditor.Auditor
 
-	disk     chan error   // what the database says of its disk; nil: well again
-	panicked atomic.Int64 // when a panic was last told, in nanoseconds
+	aside    *quarantine.Quarantine // nil: it cannot be had
+	disk     chan error             // what the database says of its disk; nil: well again
+	panicked atomic.Int64           // when a panic was last told, in nanoseconds
 
 	trigger  *trigger.Trigger
 	offer    *offer.Offers
@@ -141,10 +145,14 @@ func (hq *headquarters) wireAdmission() {
 		Tasks: hq.store, Attempts: hq.store, Grants: hq.store, Orders: hq.orders, Now: hq.now, Logger: hq.log,
 		MaxRunning: hq.cfg.Admission.MaxRunning, PerSecond: hq.cfg.Admission.GrantsPerSecond, Burst: hq.cfg.Admission.GrantBurst,
 	})
+	var err error
+	if hq.aside, err = quarantine.Open(filepath.Join(hq.cfg.DataFolder, "quarantine")); err != nil {
+		hq.log.Error("nothing that breaks headquarters can be kept", "error", err) // a full disk must not stop the start
+	}
 	hq.intake = intake.New(intake.Config{
 		Tasks: hq.store, Attempts: hq.store, Jobs: hq.jobs, Leases: hq.grant, Orders: hq.orders, Now: hq.now, Logger: hq.log,
 		InFlight: hq.cfg.Collection.InFlight, BytesPerSecond: float64(hq.cfg.Collection.BytesPerSecond), BurstBytes: hq.cfg.Collection.BurstBytes,
-		DemandOffer: hq.identity != nil, Alarm: hq.alarmAbout,
+		DemandOffer: hq.identity != nil, Alarm: hq.alarmAboutAnswer, Quarantine: hq.aside,
 	})
 	hq.offer = offer.New(offer.Config{
 		Tasks: hq.store, Sender: hq.sender, Now: hq.now, Logger: hq.log,
@@ -180,6 +188,7 @@ func (hq *headquarters) wireReports() error {
 // start starts the steps, and the link last: what comes in finds every step
 // ready. Over an external broker what the steps publish waits for the link.
 func (hq *headquarters) start(ctx context.Context, cleanup *stack) error {
+	cleanup.push(hq.aside.Close)
 	if err := hq.startNumbers(ctx, cleanup); err != nil {
 		return err
 	}
@@ -229,20 +238,24 @@ func stopped(stop func()) func() error {
 // panicTold is how long the stack of a panic is not logged again.
 const panicTold = time.Minute
 
-// handle routes one message to its step. One that makes a step panic must not
-// end headquarters, nor come again for ever: it is acknowledged and not taken
-// in, and a terminal that gets no receipt keeps its answer.
+// handle routes one message to its step. One that makes a step panic, or whose
+// write breaks by itself, must not end headquarters nor come again for ever: it
+// is acknowledged and not taken in. Terminals ask again for what matters to
+// them; answers that come again are intake's to end.
 func (hq *headquarters) handle(ctx context.Context, in transport.Inbound) (err error) {
 	defer func() {
-		r := recover()
-		if r == nil {
+		cause := recover()
+		if cause == nil && errors.Is(err, store.ErrBroken) {
+			cause = err
+		}
+		if cause == nil {
 			return
 		}
 		err = nil
 		now := hq.now().UnixNano()
 		if last := hq.panicked.Load(); now-last > int64(panicTold) && hq.panicked.CompareAndSwap(last, now) {
-			hq.log.Error("a message made a step panic; it is not taken in", "topic", in.Topic, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
-			hq.raise(protocol.SeverityCritical, "message_panicked", in.Topic, fmt.Errorf("%v", r))
+			hq.log.Error("a message made a step panic; it is not taken in", "topic", in.Topic, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			hq.raise(protocol.SeverityCritical, intake.AlarmPanicked, in.Topic, fmt.Errorf("%v", cause))
 		}
 	}()
 	addr, ok := hq.topics.Parse(in.Topic)
@@ -319,6 +332,16 @@ func (hq *headquarters) publishInfo(ctx context.Context) error {
 // nil error that it is over.
 func (hq *headquarters) alarm(kind, runID string, trouble error) {
 	hq.raise(protocol.SeverityCritical, kind, "run "+runID, trouble)
+}
+
+// alarmAboutAnswer tells operators of an answer that is not as it should be:
+// critical where headquarters, not its sender, is at fault.
+func (hq *headquarters) alarmAboutAnswer(kind, subject string, trouble error) {
+	severity := protocol.SeverityWarning
+	if kind == intake.AlarmPanicked || kind == intake.AlarmQuarantined {
+		severity = protocol.SeverityCritical
+	}
+	hq.raise(severity, kind, subject, trouble)
 }
 
 func (hq *headquarters) raise(severity protocol.Severity, kind, subject string, trouble error) {

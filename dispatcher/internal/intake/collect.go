@@ -118,7 +118,8 @@ func (i *Intake) pay(e *announced, now time.Time) time.Duration {
 // terminal waits for its turn and its lease stands still meanwhile. One that
 // headquarters would not take is answered with the receipt at once. The error
 // is the store's.
-func (i *Intake) HandleReady(ctx context.Context, addr protocol.Address, in transport.Inbound) error {
+func (i *Intake) HandleReady(ctx context.Context, addr protocol.Address, in transport.Inbound) (err error) {
+	defer i.survive(ctx, addr, in, &err)
 	var m protocol.Ready
 	if err := readReady(in, &m); err != nil {
 		i.unreadable(addr, in, err)

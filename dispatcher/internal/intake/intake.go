@@ -7,6 +7,9 @@
 // in exactly one of: committed with its move, kept as refused with a reason,
 // answered as stale, or an error that leaves it with its sender.
 //
+// An answer that makes headquarters panic is tried three times, then kept aside
+// and refused: it must not end headquarters, nor come for ever.
+//
 // Secrets that a terminal failed to black out go before anything is stored,
 // logged or said; see package redact.
 //
@@ -23,6 +26,7 @@ import (
 
 	"muster/dispatcher/internal/bucket"
 	"muster/dispatcher/internal/job"
+	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/store"
 	"muster/internal/logs"
 	"muster/internal/protocol"
@@ -60,7 +64,8 @@ type Orders interface {
 	Order(ctx context.Context, storeID, terminalID string, o protocol.Order) error
 }
 
-// Config wires intake. Every field but DemandOffer and Alarm is required.
+// Config wires intake. Every field but DemandOffer, Alarm and Quarantine is
+// required.
 type Config struct {
 	Tasks          Tasks
 	Attempts       Attempts
@@ -78,8 +83,12 @@ type Config struct {
 	DemandOffer bool
 	// Alarm is told, at most once a minute a terminal, that secrets came in
 	// clear: AlarmSecret, "store/terminal", and an error that names job and
-	// task. It must return at once.
+	// task; likewise AlarmPanicked, and AlarmQuarantined for every answer that
+	// is given up. It must return at once.
 	Alarm func(kind, subject string, trouble error)
+	// Quarantine counts and keeps answers that headquarters broke on; nil: they
+	// are tried whenever they come.
+	Quarantine *quarantine.Quarantine
 }
 
 // Intake is the step. Create it with New; its methods are safe for concurrent
@@ -102,7 +111,7 @@ type Intake struct {
 }
 
 type counters struct {
-	unreadable, unjudged, invalid, panicked, stale, duplicate, unasked, accepted, timedOut, redacted atomic.Int64
+	unreadable, unjudged, invalid, panicked, broke, quarantined, stale, duplicate, unasked, accepted, timedOut, redacted atomic.Int64
 }
 
 // Stats counts since the start.
@@ -111,6 +120,8 @@ type Stats struct {
 	Unjudged   int64 // answers of jobs that are not registered; not received
 	Invalid    int64 // answers refused by shape, size, hash or schema
 	Panicked   int64 // answers that made the validator panic; also invalid
+	Broke      int64 // messages that made headquarters itself panic, each try
+	Quarantine int64 // answers given up for that; also invalid
 	Stale      int64 // answers to what is over
 	Duplicate  int64 // answers that were stored before
 	Unasked    int64 // large results that came without an order to send
@@ -174,6 +185,8 @@ func (i *Intake) Stats() Stats {
 		Unjudged:   i.stats.unjudged.Load(),
 		Invalid:    i.stats.invalid.Load(),
 		Panicked:   i.stats.panicked.Load(),
+		Broke:      i.stats.broke.Load(),
+		Quarantine: i.stats.quarantined.Load(),
 		Stale:      i.stats.stale.Load(),
 		Duplicate:  i.stats.duplicate.Load(),
 		Unasked:    i.stats.unasked.Load(),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
@@ -23,9 +24,11 @@ type arrival struct {
 // gives the receipt. The same answer again gets the same receipt. An answer
 // that cannot be read is counted and logged; if it names its attempt it is
 // refused as invalid instead and kept for reading. An answer of a job that is
-// not registered gets no receipt, so that its terminal keeps it. The error is
-// the store's; the answer then stays unacknowledged.
-func (i *Intake) HandleResult(ctx context.Context, addr protocol.Address, in transport.Inbound) error {
+// not registered gets no receipt, so that its terminal keeps it. One that breaks
+// headquarters is handled as survive says. The error is the store's; the answer
+// then stays unacknowledged.
+func (i *Intake) HandleResult(ctx context.Context, addr protocol.Address, in transport.Inbound) (err error) {
+	defer i.survive(ctx, addr, in, &err)
 	a := arrival{who: terminal{addr.Store, addr.Terminal}, payload: in.Payload}
 	if err := protocol.Decode(in.Payload, protocol.MaxPayloadBytes, &a.message); err != nil {
 		var refusal *protocol.Error
@@ -71,7 +74,14 @@ func (i *Intake) conclude(ctx context.Context, a arrival, t store.Task) error {
 		return nil
 	}
 	now := i.cfg.Now()
-	v := i.judge(a, t, run, spec, now)
+	if tries := i.cfg.Quarantine.Tries(a.key()); tries >= maxTries { // in lives before this one
+		return i.setAside(ctx, a, t, tries, "headquarters ended while it judged the answer")
+	}
+	return i.commit(ctx, a, t, i.judgeNoted(a, t, run, spec, now), now)
+}
+
+// commit settles an answer as it was judged, and gives the receipt.
+func (i *Intake) commit(ctx context.Context, a arrival, t store.Task, v verdict, now time.Time) error {
 	settled, err := i.cfg.Attempts.Settle(ctx, v.answer, now)
 	if err != nil {
 		return fmt.Errorf("cannot take the result of task %s attempt %d: %w", t.TaskID, a.message.Attempt, err)
@@ -120,10 +130,7 @@ func (i *Intake) count(a arrival, v verdict) {
 // past answers what comes for an attempt that is over: with the receipt again
 // if this very answer is stored, else with why it changes nothing.
 func (i *Intake) past(ctx context.Context, a arrival, t store.Task) error {
-	i.mu.Lock()
-	i.line.removeOf(a.who, upload{a.message.TaskID, a.message.Attempt})
-	i.signal()
-	i.mu.Unlock()
+	i.free(a)
 	if a.message.Outcome == protocol.AnswerCancelled && t.State.Status == task.Cancelled {
 		i.receipt(ctx, a, nil)
 		return nil
@@ -145,6 +152,14 @@ func (i *Intake) past(ctx context.Context, a arrival, t store.Task) error {
 	}
 	i.refuse(ctx, a, t, code)
 	return nil
+}
+
+// free gives back the turn that the terminal has for this answer.
+func (i *Intake) free(a arrival) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.line.removeOf(a.who, upload{a.message.TaskID, a.message.Attempt})
+	i.signal()
 }
 
 // sameAnswer compares by the hash that the terminal names, and for a payload

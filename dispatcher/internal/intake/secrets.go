@@ -77,10 +77,8 @@ func (i *Intake) leaked(ctx context.Context, a arrival, job string, places int) 
 	}
 	i.log.WarnContext(ctx, "a result held secrets that its terminal should have blacked out", "job", job, "task_id", a.message.TaskID,
 		"attempt", a.message.Attempt, "store_id", a.who.store, "terminal_id", a.who.id, "places", places)
-	if i.cfg.Alarm != nil {
-		i.cfg.Alarm(AlarmSecret, a.who.store+"/"+a.who.id, fmt.Errorf("job %s, task %s, attempt %d of store %s, terminal %s: %d secrets came in clear",
-			job, a.message.TaskID, a.message.Attempt, a.who.store, a.who.id, places))
-	}
+	i.alarm(AlarmSecret, a.who, fmt.Errorf("job %s, task %s, attempt %d of store %s, terminal %s: %d secrets came in clear",
+		job, a.message.TaskID, a.message.Attempt, a.who.store, a.who.id, places))
 }
 
 // legible is the start of what a terminal sent, for the log.
