@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"muster/configs"
+	"muster/dispatcher/internal/clock"
 	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/register"
 	"muster/dispatcher/internal/store"
@@ -61,8 +62,9 @@ func Run(ctx context.Context, cfg Config, opts Options) (err error) {
 	if err != nil {
 		return err
 	}
+	own := clock.New(opts.Wall)
 	hq := &headquarters{cfg: cfg, topics: topics, log: log, version: opts.Version, jobs: jobs, disk: make(chan error, diskWords),
-		now: opts.Wall, listen: opts.Listen}
+		clock: own, now: own.Now, listen: opts.Listen}
 	st, err := openStore(ctx, cfg, log, hq.diskSaid)
 	if err != nil {
 		return err

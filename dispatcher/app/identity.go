@@ -219,7 +219,7 @@ func (hq *headquarters) revoked(keys []store.TerminalKey) {
 func (hq *headquarters) wireAdmin() error {
 	cfg := admin.Config{
 		Address: hq.cfg.Admin.Address, DataFolder: hq.cfg.DataFolder, Register: hq.store, Places: hq.store,
-		EnrolmentURL: hq.cfg.Enrolment.URL, RequestRotation: hq.trigger.AskKeys, Revoked: hq.revoked, Healthy: hq.store.Health, Version: hq.version, Listen: hq.listen, Now: hq.now, Logger: hq.log,
+		EnrolmentURL: hq.cfg.Enrolment.URL, RequestRotation: hq.trigger.AskKeys, Revoked: hq.revoked, Healthy: hq.store.Health, Clock: hq.clockStands, Version: hq.version, Listen: hq.listen, Now: hq.now, Logger: hq.log,
 	}
 	if hq.identity != nil {
 		cfg.Authority = hq.identity
@@ -241,8 +241,8 @@ func (hq *headquarters) care(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-timer.C:
-			hq.careNow(ctx, now)
+		case <-timer.C:
+			hq.careNow(ctx, hq.now())
 			timer.Reset(careEvery)
 		}
 	}

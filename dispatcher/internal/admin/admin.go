@@ -68,6 +68,9 @@ type Config struct {
 	Version string // of the program, for who asks
 	// Healthy says what keeps headquarters from working, nil when nothing does.
 	Healthy func(ctx context.Context) error
+	// Clock says what is to be known of the clock, "" when all is well. It may be
+	// nil.
+	Clock func() string
 	// Listen opens the line; nil: on the network of this machine.
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 	Now    func() time.Time

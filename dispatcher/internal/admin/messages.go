@@ -75,10 +75,13 @@ type Keys struct {
 	Signs string `json:"signs"`
 }
 
-// Health is the word of a dispatcher that runs.
+// Health is the word of a dispatcher that runs. At is headquarters' time; Clock,
+// when it is there, says how that differs from this machine's.
 type Health struct {
-	OK      bool   `json:"ok"`
-	Version string `json:"version"`
+	OK      bool          `json:"ok"`
+	Version string        `json:"version"`
+	At      protocol.Time `json:"at"`
+	Clock   string        `json:"clock,omitempty"`
 }
 
 // fault is a refusal on the wire.

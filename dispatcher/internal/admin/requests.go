@@ -92,7 +92,11 @@ func (s *Server) health(r *http.Request, _ struct{}) (Health, error) {
 	if err := s.Healthy(r.Context()); err != nil {
 		return Health{}, err
 	}
-	return Health{OK: true, Version: s.Version}, nil
+	health := Health{OK: true, Version: s.Version, At: protocol.At(s.Now().UTC())}
+	if s.Clock != nil {
+		health.Clock = s.Clock()
+	}
+	return health, nil
 }
 
 func (s *Server) revoke(r *http.Request, request RevokeRequest) (Revocation, error) {

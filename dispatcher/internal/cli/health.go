@@ -63,6 +63,9 @@ func (a *access) askHere(cmd *cobra.Command, data string) error {
 	if a.asJSON {
 		return printJSON(cmd.OutOrStdout(), health)
 	}
+	if health.Clock != "" {
+		say(cmd.OutOrStdout(), "%s\n", health.Clock)
+	}
 	return nil
 }
 

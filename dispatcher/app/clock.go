@@ -1,0 +1,49 @@
+package app
+
+import (
+	"context"
+	"sync/atomic"
+
+	"muster/dispatcher/internal/clock"
+	"muster/internal/protocol"
+)
+
+// alarmClock is the kind of the alarm that this machine's clock was set while
+// something hung on headquarters' time.
+const alarmClock = "clock_stepped"
+
+// watchClock has headquarters' time follow the wall, and tells operators when it
+// cannot yet.
+func (hq *headquarters) watchClock(ctx context.Context) {
+	hq.clock.Start(ctx, clock.Watch{Hanging: hq.store.Hanging, Told: hq.clockSaid(), Logger: hq.log})
+}
+
+// clockSaid returns what raises the alarm. A step is a warning, since nothing is
+// wrong but times that are shown; one that stays is critical. Each that was raised
+// is taken back.
+func (hq *headquarters) clockSaid() func(step *clock.Step) {
+	var critical atomic.Bool
+	return func(step *clock.Step) {
+		switch {
+		case step == nil:
+			hq.raise(protocol.SeverityWarning, alarmClock, "headquarters' time", nil)
+			if critical.Swap(false) {
+				hq.raise(protocol.SeverityCritical, alarmClock, "headquarters' time", nil)
+			}
+		case step.Long:
+			critical.Store(true)
+			hq.raise(protocol.SeverityCritical, alarmClock, "headquarters' time", step)
+		default:
+			hq.raise(protocol.SeverityWarning, alarmClock, "headquarters' time", step)
+		}
+	}
+}
+
+// clockStands says how the clock of this machine stands beside headquarters'
+// time, "" when they agree.
+func (hq *headquarters) clockStands() string {
+	if step := hq.clock.Step(); step != nil {
+		return step.Error()
+	}
+	return ""
+}

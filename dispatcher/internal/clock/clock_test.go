@@ -1,0 +1,185 @@
+package clock_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"muster/dispatcher/internal/clock"
+)
+
+// bench is a clock on a wall that the test sets.
+type bench struct {
+	*clock.Clock
+
+	mu      sync.Mutex
+	set     time.Duration // how far the wall was set
+	hanging string
+	told    []*clock.Step
+}
+
+func setup(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{}
+	b.Clock = clock.New(func() time.Time { return time.Now().Add(b.read()) })
+	b.Start(t.Context(), clock.Watch{
+		Hanging: func(context.Context) (string, error) { b.mu.Lock(); defer b.mu.Unlock(); return b.hanging, nil },
+		Told:    func(step *clock.Step) { b.mu.Lock(); defer b.mu.Unlock(); b.told = append(b.told, step) },
+		Logger:  slog.New(slog.DiscardHandler),
+	})
+	t.Cleanup(b.Stop)
+	return b
+}
+
+func (b *bench) read() time.Duration { b.mu.Lock(); defer b.mu.Unlock(); return b.set }
+
+func (b *bench) wall(set time.Duration, hanging string) {
+	b.mu.Lock()
+	b.set, b.hanging = set, hanging
+	b.mu.Unlock()
+	time.Sleep(1500 * time.Millisecond) // a look
+	synctest.Wait()
+}
+
+// off is how far headquarters' time is from where no step would have left it.
+func (b *bench) off() time.Duration { return b.Now().Sub(b.Steady()) }
+
+func (b *bench) says() []*clock.Step {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	told := b.told
+	b.told = nil
+	return told
+}
+
+func TestAStepWaitsForWhatHangsOnTheTime(t *testing.T) {
+	for _, by := range []time.Duration{time.Hour, -time.Hour, 26 * time.Hour, -26 * time.Hour, 1100 * time.Millisecond, -2 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			b := setup(t)
+			b.wall(by, "run r is before its barrier")
+			if got := b.off(); got != 0 {
+				t.Errorf("by %s: headquarters' time stepped by %s under a run", by, got)
+			}
+			told := b.says()
+			if len(told) != 1 || told[0] == nil || told[0].By != by || told[0].Long || told[0].Stays || b.Step() == nil {
+				t.Fatalf("by %s: told %v", by, told)
+			}
+			b.wall(by, "")
+			if got := b.off(); got != by {
+				t.Errorf("by %s: stepped by %s when nothing hung on it", by, got)
+			}
+			if told := b.says(); len(told) != 1 || told[0] != nil || b.Step() != nil {
+				t.Errorf("by %s: told %v at the end", by, told)
+			}
+		})
+	}
+}
+
+func TestAStepWithNothingThatHangsIsTakenOverAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		b.wall(time.Hour, "")
+		if got := b.off(); got != time.Hour || len(b.says()) != 0 {
+			t.Errorf("stepped by %s", got)
+		}
+		b.wall(time.Hour+500*time.Millisecond, "") // too little to be told, and followed
+		if got := b.off(); got != time.Hour+500*time.Millisecond || len(b.says()) != 0 {
+			t.Errorf("stepped by %s", got)
+		}
+	})
+}
+
+func TestLittleIsNotToldAndWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		b.wall(-900*time.Millisecond, "something")
+		if got := b.off(); got != 0 || len(b.says()) != 0 || b.Step() != nil {
+			t.Errorf("stepped by %s", got)
+		}
+		b.wall(50*time.Millisecond, "")
+		if got := b.off(); got != 0 || len(b.says()) != 0 {
+			t.Errorf("stepped by %s, which two readings may differ by themselves", got)
+		}
+	})
+}
+
+func TestAWallThatComesBackIsNoStepAnyMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		b.wall(time.Hour, "something")
+		b.wall(-26*time.Hour, "something")
+		if told := b.says(); len(told) != 2 || told[1] == nil || told[1].By != -26*time.Hour {
+			t.Errorf("told %v", told)
+		}
+		b.wall(0, "something")
+		if told := b.says(); len(told) != 1 || told[0] != nil || b.off() != 0 {
+			t.Errorf("told %v, stepped by %s", told, b.off())
+		}
+	})
+}
+
+func TestAStepThatWaitsLongIsToldAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		b.wall(time.Hour, "something")
+		time.Sleep(9 * time.Minute)
+		if told := b.says(); len(told) != 1 {
+			t.Errorf("told %v", told)
+		}
+		time.Sleep(5 * time.Minute)
+		if told := b.says(); len(told) != 1 || !told[0].Long || told[0].Stays {
+			t.Errorf("told %v", told)
+		}
+	})
+}
+
+func TestAStepOfTwoDaysStays(t *testing.T) {
+	for _, by := range []time.Duration{48 * time.Hour, -48 * time.Hour, 290 * 365 * 24 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			b := setup(t)
+			b.wall(by, "")
+			told := b.says()
+			if len(told) != 1 || told[0] == nil || !told[0].Stays || !told[0].Long || b.off() != 0 {
+				t.Errorf("told %v, stepped by %s", told, b.off())
+			}
+			b.wall(time.Hour, "")
+			if told := b.says(); len(told) != 1 || told[0] != nil || b.off() != time.Hour {
+				t.Errorf("told %v, stepped by %s", told, b.off())
+			}
+		})
+	}
+}
+
+// TestWhoHoldsTheTimeIsWaitedFor: a deadline that is reckoned before a step is
+// committed before it too, and then hangs on the time.
+func TestWhoHoldsTheTimeIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		release := b.Hold()
+		b.wall(time.Hour, "")
+		if got := b.off(); got != 0 {
+			t.Fatalf("stepped by %s while it was held", got)
+		}
+		b.mu.Lock()
+		b.hanging = "a run that was committed under the hold"
+		b.mu.Unlock()
+		release()
+		b.wall(time.Hour, b.hanging)
+		if got := b.off(); got != 0 {
+			t.Errorf("stepped by %s under what was committed", got)
+		}
+	})
+}
+
+func TestStopMayComeTwiceOrBeforeStart(t *testing.T) {
+	c := clock.New(time.Now)
+	c.Stop()
+	c.Look(t.Context())
+	c.Stop()
+	if off := time.Since(c.Now()); off.Abs() > time.Minute {
+		t.Errorf("it is off by %s", off)
+	}
+}
