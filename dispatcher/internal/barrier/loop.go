@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"muster/dispatcher/internal/store"
@@ -154,7 +155,7 @@ func (b *Barrier) startErrand(ctx context.Context, r *run, e *errand, alarm stri
 	e.busy = true
 	failures := e.failures
 	b.work.Go(func() {
-		note, err := work()
+		note, err := b.survive(r.id, failures, work)
 		if ctx.Err() != nil || errors.Is(err, store.ErrClosed) {
 			return
 		}
@@ -176,3 +177,22 @@ func (b *Barrier) startErrand(ctx context.Context, r *run, e *errand, alarm stri
 		})
 	})
 }
+
+// survive turns a panic of the work into its failure: one run that headquarters
+// cannot judge or write must not end it, nor hold up the others. The stack is
+// logged the first time.
+func (b *Barrier) survive(runID string, failures int, work func() (func(), error)) (note func(), err error) {
+	defer func() {
+		cause := recover()
+		if cause == nil {
+			return
+		}
+		err = panicked(cause)
+		if failures == 0 {
+			b.deps.Log.Error("work on a run panicked", "run_id", runID, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+		}
+	}()
+	return work()
+}
+
+func panicked(cause any) error { return fmt.Errorf("headquarters panicked: %v", cause) }

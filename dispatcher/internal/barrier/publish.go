@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"runtime/debug"
 
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
@@ -121,7 +122,13 @@ func (b *Barrier) writeFiles(head protocol.ReportHead, rows iter.Seq2[json.RawMe
 	}
 	var files []protocol.ManifestFile
 	for _, format := range b.deps.Reporter.Formats() {
-		file, err := b.folder.put(dir, stem+"."+format.Ext, format, func(w io.Writer) error {
+		file, err := b.folder.put(dir, stem+"."+format.Ext, format, func(w io.Writer) (err error) {
+			defer func() {
+				if cause := recover(); cause != nil { // it says which file
+					b.deps.Log.Error("a report's file panicked", "run_id", head.RunID, "format", format.Ext, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+					err = panicked(cause)
+				}
+			}()
 			return b.deps.Reporter.Write(w, format.Ext, head, rows)
 		})
 		if err != nil {

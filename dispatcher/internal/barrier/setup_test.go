@@ -37,6 +37,7 @@ type desk struct {
 	report  *plainReport
 	stuck   *stuckMarks
 	hook    hookedRevisions
+	poison  poisonedSnapshots
 
 	step atomic.Int64 // of headquarters' wall clock, in ns
 
@@ -67,8 +68,9 @@ func (d *desk) open() {
 	d.store = s
 	d.stuck.Publications = s
 	d.hook.Revisions = s
+	d.poison.Snapshots = barrier.Pinned(s)
 	d.barrier = barrier.New(barrier.Deps{
-		Runs: s, Snapshots: barrier.Pinned(s), Revisions: &d.hook, Publications: d.stuck, Reporter: d.report,
+		Runs: s, Snapshots: &d.poison, Revisions: &d.hook, Publications: d.stuck, Reporter: d.report,
 		Sender: transport.NewSender(d, topics, d.now), Now: d.now, Log: slog.New(slog.DiscardHandler), Alarm: d.alarm,
 	}, barrier.Config{Folder: filepath.Join(d.dir, "reports"), Location: time.FixedZone("Asia/Shanghai", 8*3600)})
 	s.Observe(func(changes []store.Change) {
@@ -295,6 +297,7 @@ func (d *desk) files() map[string]string {
 // real report looks like is tested where it is made.
 type plainReport struct {
 	refuse error
+	poison atomic.Value // the format (string) that panics on R1
 }
 
 func (p *plainReport) Build(head protocol.ReportHead, rows, previous iter.Seq2[json.RawMessage, error]) (protocol.ReportHead, error) {
@@ -321,6 +324,9 @@ func (p *plainReport) Formats() []protocol.FileFormat {
 }
 
 func (p *plainReport) Write(w io.Writer, ext string, head protocol.ReportHead, rows iter.Seq2[json.RawMessage, error]) error {
+	if p.poison.Load() == ext && head.RunID == runID {
+		panic("a row that nobody can write")
+	}
 	first, err := protocol.Encode(head)
 	if err != nil {
 		return err

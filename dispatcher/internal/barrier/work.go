@@ -82,6 +82,7 @@ func (b *Barrier) closeBarrier(ctx context.Context, id string) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("cannot close the barrier of run %s: %w", id, err)
 	}
+	defer func() { _ = snap.Close() }() // should judging panic
 	rows, withdrawn, err := firstRows(snap, &run, now, b.cfg.Location)
 	if err := closeSnapshot(snap, err); err != nil {
 		return 0, fmt.Errorf("cannot judge run %s: %w", id, err)
@@ -115,6 +116,7 @@ func (b *Barrier) revise(ctx context.Context, id string) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("cannot look at run %s: %w", id, err)
 	}
+	defer func() { _ = snap.Close() }()
 	late, err := lateTargets(snap)
 	if err := closeSnapshot(snap, err); err != nil {
 		return 0, fmt.Errorf("cannot look at run %s: %w", id, err)
