@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,8 +22,8 @@ const lossEvery = 30 * time.Second
 
 // bender is the bad broker between one terminal and headquarters.
 type bender struct {
-	world *world
-	odds  Odds
+	seat *seat
+	odds Odds
 
 	mu   sync.Mutex
 	rng  *rand.Rand
@@ -32,8 +33,9 @@ type bender struct {
 
 // pass says what becomes of a message, and tells the faults that it is there.
 func (b *bender) pass(m tap.Message) []tap.Passage {
-	b.world.happens(momentOf(m))
-	if b.world.calm.Load() {
+	w := b.seat.world
+	w.happens(momentOf(m), b.seat)
+	if w.calm.Load() {
 		return tap.Straight(m)
 	}
 	b.mu.Lock()
@@ -41,7 +43,7 @@ func (b *bender) pass(m tap.Message) []tap.Passage {
 	if b.old == nil {
 		b.old = map[bool][]tap.Message{}
 	}
-	memory := append(b.old[m.Sent], m)
+	memory := slices.Concat(b.old[m.Sent], []tap.Message{m})
 	b.old[m.Sent] = memory[max(0, len(memory)-remembered):]
 	passages := tap.Straight(m)
 	switch {

@@ -109,7 +109,7 @@ func (w *world) killHeadquarters(ctx context.Context, f Fault) {
 
 // looks writes down every report file as it is, again and again.
 func (w *world) looks(ctx context.Context) {
-	tick := time.NewTicker(20 * time.Second)
+	tick := time.NewTicker(45 * time.Second)
 	defer tick.Stop()
 	for {
 		select {

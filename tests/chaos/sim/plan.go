@@ -75,7 +75,7 @@ type Cancel struct {
 type Fault struct {
 	At   time.Duration
 	Kind Kind
-	Who  int           // the terminal; unused for headquarters
+	Who  int           // the terminal, unless Upon happens to one
 	For  time.Duration // how long it lasts, or how far a clock jumps
 	Told bool          // the far end, or this one, learns of it
 	// Upon is what has to happen first, at most patience after At; "": nothing.
@@ -119,7 +119,7 @@ func draw(seed uint64) Plan {
 	for i := range 3 + r.IntN(4) {
 		store := fmt.Sprintf("S%02d", i+1)
 		p.Stores = append(p.Stores, store)
-		for t := range 1 + r.IntN(2) {
+		for t := range 1 + min(r.IntN(3), 1) {
 			seat := Seat{Store: store, Terminal: fmt.Sprintf("pos%d", t+1), Parallel: 1 + r.IntN(2)}
 			switch r.IntN(6) {
 			case 0:
@@ -136,10 +136,10 @@ func draw(seed uint64) Plan {
 	for i := range 2 {
 		p.Jobs = append(p.Jobs, drawJob(r, fmt.Sprintf("job%d", i+1)))
 	}
-	for i := range 4 + r.IntN(5) {
+	for i := range 6 + r.IntN(7) {
 		p.Runs = append(p.Runs, drawAsk(r, p, i))
 	}
-	for range 8 + r.IntN(12) {
+	for range 12 + r.IntN(20) {
 		p.Faults = append(p.Faults, drawFault(r, p))
 	}
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return int(a.At - b.At) })
@@ -154,7 +154,7 @@ func drawJob(r *rand.Rand, name string) Job {
 	j := Job{Name: name, Attempts: 1 + r.IntN(3), RunTimeout: between(r, 8*time.Second, 40*time.Second), Lease: between(r, 4*time.Second, 20*time.Second),
 		Barrier: between(r, 15*time.Second, 80*time.Second), Makeup: between(r, 20*time.Second, 3*time.Minute),
 		Late: []string{"accept_and_revise", "accept_and_revise", "record_only", "reject"}[r.IntN(4)], RetryInterrupted: r.IntN(2) == 0}
-	all := []string{"quick", "quick", "quick", "slow", "slow", "large", "large", "fail", "panic", "stubborn", "endless", "invalid"}
+	all := []string{"quick", "quick", "slow", "slow", "slow", "large", "large", "fail", "panic", "stubborn", "endless", "invalid"}
 	for range 6 {
 		j.Ends = append(j.Ends, all[r.IntN(len(all))])
 	}
@@ -207,7 +207,7 @@ func drawFault(r *rand.Rand, p Plan) Fault {
 	case Hold, Slow:
 		f.For = between(r, 5*time.Second, 70*time.Second)
 	case KillAgent:
-		f.For = between(r, 0, 30*time.Second)
+		f.For = between(r, 0, 12*time.Second)
 	case KillHQ:
 		f.For = between(r, 0, 15*time.Second)
 	case Jump, Step:

@@ -55,7 +55,7 @@ func (w *world) newSeat(i int, s Seat) *seat {
 	}
 	at.shape = mesh.Line{Latency: between(at.rng, time.Millisecond, 300*time.Millisecond), Jitter: between(at.rng, time.Millisecond, 100*time.Millisecond)}
 	at.out = w.writer(history.Participant{Who: s.name(), Role: history.RoleAgent, Store: s.Store, Terminal: s.Terminal})
-	at.bend = &bender{world: w, rng: w.random(uint64(2000 + i)), odds: w.plan.Messages}
+	at.bend = &bender{seat: at, rng: w.random(uint64(2000 + i)), odds: w.plan.Messages}
 	at.tap = tap.Bent(at.out, at.bend.pass)
 	return at
 }
@@ -204,10 +204,10 @@ func (x *work) Run(ctx context.Context, order app.Order) (app.Output, error) {
 	l.mu.Unlock()
 	s.mu.Lock()
 	s.serial++
-	serial, how, pace := s.serial, x.job.Ends[s.rng.IntN(len(x.job.Ends))], time.Duration(s.rng.Int64N(int64(8*time.Second)))
+	serial, how, pace := s.serial, x.job.Ends[s.rng.IntN(len(x.job.Ends))], between(s.rng, 0, 30*time.Second)
 	s.mu.Unlock()
-	s.world.happens("executing")
-	defer s.world.happens("executed")
+	s.world.happens("executing", s)
+	defer s.world.happens("executed", s)
 	return app.Func(func(ctx context.Context, _ json.RawMessage, _ time.Time) (json.RawMessage, error) {
 		return end(ctx, how, pace, fmt.Sprintf("%s did it, %d", s.seat.name(), serial))
 	}).Run(ctx, order)
@@ -238,7 +238,7 @@ func end(ctx context.Context, how string, pace time.Duration, marker string) (js
 	case "panic":
 		panic("the till is upside down")
 	case "stubborn": // hears no cancel
-		wait(pace)
+		wait(pace / 4)
 	case "endless":
 		return nil, rest(time.Hour)
 	case "invalid":

@@ -47,14 +47,14 @@ type world struct {
 	hq      *headquarters // nil: it is dead
 	hqLives int
 	hqStep  time.Duration // how far its wall clock is set wrong
-	waiting map[string][]chan struct{}
+	waiting map[string][]chan *seat
 	failed  error
 	early   *early
 }
 
 func newWorld(t *testing.T, plan Plan, folder string) *world {
 	w := &world{t: t, plan: plan, folder: folder, mesh: mesh.New(plan.Seed), began: time.Now(), people: map[string]*history.Writer{},
-		hqTurn: make(chan struct{}, 1), waiting: map[string][]chan struct{}{}}
+		hqTurn: make(chan struct{}, 1), waiting: map[string][]chan *seat{}}
 	w.office = w.mesh.Host()
 	for _, name := range []string{"history", "jobs"} {
 		w.check(os.MkdirAll(filepath.Join(folder, name), 0o700))
@@ -102,12 +102,12 @@ func wait(d time.Duration) {
 // until waits for a moment of the plan.
 func (w *world) until(at time.Duration) { wait(time.Until(w.began.Add(at))) }
 
-// happens tells the faults that wait for it.
-func (w *world) happens(moment string) {
+// happens tells the faults that wait for it, and to whom it happened.
+func (w *world) happens(moment string, to *seat) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, who := range w.waiting[moment] {
-		close(who)
+	for _, fault := range w.waiting[moment] {
+		fault <- to
 	}
 	delete(w.waiting, moment)
 }
@@ -115,20 +115,22 @@ func (w *world) happens(moment string) {
 // patience is how long a fault waits for what is to happen first.
 const patience = 25 * time.Second
 
-// await waits for a moment, but not for ever.
-func (w *world) await(moment string) {
-	if moment == "" {
-		return
+// await waits for a moment, but not for ever, and returns to whom it happened.
+func (w *world) await(f Fault) *seat {
+	if f.Upon == "" {
+		return w.seats[f.Who]
 	}
-	happened := make(chan struct{})
+	happened := make(chan *seat, 1)
 	w.mu.Lock()
-	w.waiting[moment] = append(w.waiting[moment], happened)
+	w.waiting[f.Upon] = append(w.waiting[f.Upon], happened)
 	w.mu.Unlock()
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
-	case <-happened:
+	case to := <-happened:
+		return to
 	case <-timer.C:
+		return w.seats[f.Who]
 	}
 }
 
@@ -201,8 +203,7 @@ func (w *world) end() {
 // harm does one fault and undoes what lasts.
 func (w *world) harm(ctx context.Context, f Fault) {
 	w.until(f.At)
-	w.await(f.Upon)
-	s := w.seats[f.Who]
+	s := w.await(f)
 	name := string(f.Kind) + " " + s.seat.name()
 	switch f.Kind {
 	case KillHQ:

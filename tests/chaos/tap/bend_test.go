@@ -2,6 +2,7 @@ package tap_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -51,73 +52,7 @@ func bend(m tap.Message) []tap.Passage {
 func TestBentMessagesGetLostDoubledAndOvertaken(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		const address = "127.0.0.1:1883"
-		m := mesh.New(1)
-		host := m.Host()
-		cfg := server.DefaultConfig()
-		cfg.Listeners.TCP.Address, cfg.Anonymous = address, true
-		b, err := server.New(cfg, server.Options{Logger: slog.New(slog.DiscardHandler), Listen: host.Listen})
-		if err == nil {
-			err = b.Start(t.Context())
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		w, err := history.CreateBy(func() (int64, int64) { return time.Now().UnixMilli(), time.Now().UnixMicro() }, folder,
-			history.Participant{Who: "A/pos1", Role: history.RoleAgent, Store: "A", Terminal: "pos1"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		relay := tap.Bent(w, bend)
-		join := func(user string, through bool, got *heard) *fleet.Conn {
-			conn, err := host.Dial(t.Context(), "tcp", address)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if through {
-				near, inner := m.Pipe()
-				relay.Join(inner, conn)
-				conn = near
-			}
-			c, err := fleet.Over(t.Context(), conn, fleet.Login{User: user}, got.take)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return c
-		}
-		var up, down heard
-		hq, near := join("dispatcher", false, &up), join("A/pos1", true, &down)
-		const claims, orders = "muster/v1/stores/A/terminals/pos1/claim", "muster/v1/stores/A/terminals/pos1/orders"
-		for c, filter := range map[*fleet.Conn]string{hq: claims, near: orders} {
-			if err := c.Subscribe(t.Context(), filter); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for _, say := range []string{"late", "first", "lost", "twice", "last"} {
-			for c, topic := range map[*fleet.Conn]string{near: claims, hq: orders} {
-				if err := c.Publish(topic, []byte(say)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			synctest.Wait()
-		}
-		time.Sleep(2 * time.Second) //nolint:forbidigo // virtual
-		synctest.Wait()
-		const want = "first twice twice last late"
-		if up.text() != want || down.text() != want {
-			t.Errorf("up came %q, down %q; want %q", up.text(), down.text(), want)
-		}
-		near.Close()
-		hq.Close()
-		relay.Close()
-		if err := b.Stop(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	synctest.Test(t, func(t *testing.T) { sayBoth(t, folder) })
 	h, err := history.Read(folder)
 	if err != nil {
 		t.Fatal(err)
@@ -131,5 +66,74 @@ func TestBentMessagesGetLostDoubledAndOvertaken(t *testing.T) {
 	}
 	if sent := acts[history.ActSent]; !slices.Equal(sent, strings.Fields("late first lost twice last")) {
 		t.Errorf("the history sent %v", sent)
+	}
+}
+
+// bentBroker is a broker on a network in memory.
+func bentBroker(t *testing.T, host *mesh.Host, address string) *server.Server {
+	t.Helper()
+	cfg := server.DefaultConfig()
+	cfg.Listeners.TCP.Address, cfg.Anonymous = address, true
+	b, err := server.New(cfg, server.Options{Logger: slog.New(slog.DiscardHandler), Listen: host.Listen})
+	if err == nil {
+		err = b.Start(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// sayBoth says the same things in both directions through a tap.
+func sayBoth(t *testing.T, folder string) {
+	t.Helper()
+	const address = "127.0.0.1:1883"
+	m := mesh.New(1)
+	host := m.Host()
+	b := bentBroker(t, host, address)
+	w, err := history.CreateBy(func() (int64, int64) { return time.Now().UnixMilli(), time.Now().UnixMicro() }, folder,
+		history.Participant{Who: "A/pos1", Role: history.RoleAgent, Store: "A", Terminal: "pos1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	relay := tap.Bent(w, bend)
+	join := func(user, filter string, through bool, got *heard) *fleet.Conn {
+		conn, err := host.Dial(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if through {
+			near, inner := m.Pipe()
+			relay.Join(inner, conn)
+			conn = near
+		}
+		c, err := fleet.Over(t.Context(), conn, fleet.Login{User: user}, got.take)
+		if err == nil {
+			err = c.Subscribe(t.Context(), filter)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	const claims, orders = "muster/v1/stores/A/terminals/pos1/claim", "muster/v1/stores/A/terminals/pos1/orders"
+	var up, down heard
+	hq, near := join("dispatcher", claims, false, &up), join("A/pos1", orders, true, &down)
+	for _, say := range []string{"late", "first", "lost", "twice", "last"} {
+		if err := errors.Join(near.Publish(claims, []byte(say)), hq.Publish(orders, []byte(say))); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+	}
+	<-time.After(2 * time.Second)
+	synctest.Wait()
+	if want := "first twice twice last late"; up.text() != want || down.text() != want {
+		t.Errorf("up came %q, down %q; want %q", up.text(), down.text(), want)
+	}
+	near.Close()
+	hq.Close()
+	relay.Close()
+	if err := errors.Join(b.Stop(context.WithoutCancel(t.Context())), w.Close()); err != nil {
+		t.Error(err)
 	}
 }

@@ -36,7 +36,7 @@ func pair(a, b *Host, from, to net.Addr) (near, far *end) {
 // Read waits for what has arrived.
 func (e *end) Read(p []byte) (int, error) {
 	for {
-		n, err, wait, changed := e.in.take(p)
+		n, wait, changed, err := e.in.take(p)
 		if n > 0 || err != nil || len(p) == 0 {
 			return n, e.wrap("read", err)
 		}
@@ -49,7 +49,7 @@ func (e *end) Write(p []byte) (int, error) {
 	e.turn <- struct{}{}
 	defer func() { <-e.turn }()
 	for {
-		done, err, wait, changed := e.out.put(p)
+		done, wait, changed, err := e.out.put(p)
 		if err != nil {
 			return 0, e.wrap("write", err)
 		}
@@ -165,16 +165,16 @@ func (l *lane) tell() {
 }
 
 // take reads what has arrived, or says how long to wait: below 0 for ever.
-func (l *lane) take(p []byte) (n int, err error, wait time.Duration, changed <-chan struct{}) { //nolint:revive // the error is the stream's state
+func (l *lane) take(p []byte) (n int, wait time.Duration, changed <-chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
 	wait = -1
 	switch {
 	case l.readErr != nil:
-		return 0, l.readErr, 0, nil
+		return 0, 0, nil, l.readErr
 	case !l.readBy.IsZero() && !now.Before(l.readBy):
-		return 0, os.ErrDeadlineExceeded, 0, nil
+		return 0, 0, nil, os.ErrDeadlineExceeded
 	case len(l.parts) > 0 && !now.Before(l.parts[0].at):
 		n = copy(p, l.parts[0].bytes)
 		if l.parts[0].bytes = l.parts[0].bytes[n:]; len(l.parts[0].bytes) == 0 {
@@ -182,45 +182,45 @@ func (l *lane) take(p []byte) (n int, err error, wait time.Duration, changed <-c
 		}
 		l.held -= n
 		l.tell()
-		return n, nil, 0, nil
+		return n, 0, nil, nil
 	case len(l.parts) > 0:
 		wait = l.parts[0].at.Sub(now)
 	case l.ended && !l.lost && !now.Before(l.last):
-		return 0, io.EOF, 0, nil
+		return 0, 0, nil, io.EOF
 	case l.ended && !l.lost:
 		wait = l.last.Sub(now)
 	}
 	if !l.readBy.IsZero() && (wait < 0 || l.readBy.Sub(now) < wait) {
 		wait = l.readBy.Sub(now)
 	}
-	return 0, nil, wait, l.changed
+	return 0, wait, l.changed, nil
 }
 
 // put writes p when there is room, or says how long to wait.
-func (l *lane) put(p []byte) (done bool, err error, wait time.Duration, changed <-chan struct{}) { //nolint:revive // as take
+func (l *lane) put(p []byte) (done bool, wait time.Duration, changed <-chan struct{}, err error) {
 	arrives, takes := l.way(len(p))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
 	switch {
 	case l.wrErr != nil:
-		return false, l.wrErr, 0, nil
+		return false, 0, nil, l.wrErr
 	case !l.writeBy.IsZero() && !now.Before(l.writeBy):
-		return false, os.ErrDeadlineExceeded, 0, nil
+		return false, 0, nil, os.ErrDeadlineExceeded
 	case l.lost || len(p) == 0:
-		return true, nil, 0, nil
+		return true, 0, nil, nil
 	case l.held > 0 && l.held+len(p) > window:
 		wait = -1
 		if !l.writeBy.IsZero() {
 			wait = l.writeBy.Sub(now)
 		}
-		return false, nil, wait, l.changed
+		return false, wait, l.changed, nil
 	}
 	l.last = later(l.last, arrives).Add(takes)
 	l.parts = append(l.parts, part{append([]byte(nil), p...), l.last})
 	l.held += len(p)
 	l.tell()
-	return true, nil, 0, nil
+	return true, 0, nil, nil
 }
 
 // way is when a write of now arrives at the earliest, and how long it takes to
