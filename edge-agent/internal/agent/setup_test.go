@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -97,9 +98,12 @@ func decode[T any](t testing.TB, payload []byte) T {
 type bench struct {
 	t      testing.TB
 	folder string
-	wire   *wire
-	cfg    agent.Config
-	jobs   executor.Registry
+	// marksFolder is where executions leave their marks; "": in folder.
+	marksFolder string
+
+	wire *wire
+	cfg  agent.Config
+	jobs executor.Registry
 
 	agent *agent.Agent
 	kill  func()
@@ -132,7 +136,7 @@ func newBench(t testing.TB, work executor.Func) *bench {
 // marking writes down each execution, by the executed work itself.
 func (b *bench) marking(work executor.Func) executor.Executor {
 	return executorFunc(func(ctx context.Context, o executor.Order) (executor.Output, error) {
-		f, err := os.OpenFile(filepath.Join(b.folder, "marks"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		f, err := os.OpenFile(b.marksFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
 			return executor.Output{}, err
 		}
@@ -150,9 +154,13 @@ func (f executorFunc) Run(ctx context.Context, o executor.Order) (executor.Outpu
 	return f(ctx, o)
 }
 
+func (b *bench) marksFile() string {
+	return filepath.Join(cmp.Or(b.marksFolder, b.folder), "marks")
+}
+
 // marks lists the executions, as "task/attempt".
 func (b *bench) marks() []string {
-	data, err := os.ReadFile(filepath.Join(b.folder, "marks"))
+	data, err := os.ReadFile(b.marksFile())
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		b.t.Fatal(err)
 	}
