@@ -23,6 +23,10 @@ const (
 	// writeChunk is the most that one write deadline covers, so that a slow
 	// reader that makes progress is kept.
 	writeChunk = 16 << 10
+	// progress is how much of a packet must come for its connection to count as
+	// alive. A large one over a slow link takes longer than the silence that is
+	// allowed, and is no silence; a byte now and then is.
+	progress = 1 << 10
 	// closeGrace bounds how long a closing connection may take to send its last
 	// packets.
 	closeGrace = time.Second
@@ -56,6 +60,8 @@ type Conn struct {
 	version byte
 
 	mu       sync.Mutex
+	silence  time.Duration // what the last read deadline allowed; 0: none
+	came     int           // bytes since the read deadline was set
 	room     *sync.Cond
 	pending  []byte
 	queued   int // pending plus what the flusher is writing
@@ -144,9 +150,25 @@ func (c *Conn) fill() error {
 	n, err := c.inner.Read(c.in[c.tail:])
 	c.tail += n
 	if n > 0 {
+		c.hear(n)
 		return nil
 	}
 	return err
+}
+
+// hear lets the read deadline run anew when a packet makes progress. A CONNECT
+// has one deadline from its first byte to its last.
+func (c *Conn) hear(n int) {
+	if c.version == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.came += n; c.came < progress || c.silence <= 0 || c.closing {
+		return
+	}
+	c.came = 0
+	_ = c.raw.SetReadDeadline(time.Now().Add(c.silence)) // fails only when closed
 }
 
 // refuse tells a client of version 5 why it is closed.
@@ -225,12 +247,17 @@ func (c *Conn) Certificate() *x509.Certificate {
 // SetDeadline bounds reads only; writes have deadlines of their own.
 func (c *Conn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
 
-// SetReadDeadline bounds the next reads. It does nothing once closing.
+// SetReadDeadline bounds the next reads; it is how long the peer may be silent
+// from now on. It does nothing once closing.
 func (c *Conn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closing {
 		return net.ErrClosed
+	}
+	c.silence, c.came = 0, 0
+	if !t.IsZero() {
+		c.silence = time.Until(t)
 	}
 	return c.raw.SetReadDeadline(t)
 }
