@@ -5,3 +5,6 @@ var BackOff = backOff
 
 // FailuresBefore is how many failures in a row stand before one.
 var FailuresBefore = failuresBefore
+
+// Pinger asks whether the broker is there.
+type Pinger = pinger

@@ -85,9 +85,14 @@ const (
 	// settled is how long a connection must live for the next failure to count
 	// as the first.
 	settled = 10 * time.Second
-	// takenOver is the least wait after another client took this identity, so
-	// that two cloned terminals do not throw each other out all day.
-	takenOver = 30 * time.Second
+	// takenOver and takenOverMost bound the wait after another client took this
+	// identity, twice as long each time, so that two cloned terminals do not throw
+	// each other out all day: twice a minute at first, twelve times an hour soon.
+	takenOver     = 30 * time.Second
+	takenOverMost = 5 * time.Minute
+	// unrivalled is how long a connection must live for the other client to be
+	// taken to be gone: more than twice the longest wait of both.
+	unrivalled = 30 * time.Minute
 	// lastWords lets acknowledgements and the offline presence leave before the
 	// connection is closed.
 	lastWords = 100 * time.Millisecond
@@ -104,7 +109,7 @@ func New(cfg Config, handler Handler) *Link {
 // Run connects, and connects again whenever the connection is lost, until ctx
 // ends; then it says goodbye and returns.
 func (l *Link) Run(ctx context.Context) {
-	failures := 0
+	failures, rivals := 0, 0
 	wait := rand.N(250 * time.Millisecond) // many terminals start with the power
 	for {
 		timer := time.NewTimer(wait)
@@ -121,8 +126,14 @@ func (l *Link) Run(ctx context.Context) {
 		failures = failuresBefore(failures, up, time.Now())
 		wait = backOff(failures)
 		var gone *goneError
+		if !up.IsZero() && time.Since(up) >= unrivalled {
+			rivals = 0
+		}
 		if errors.As(err, &gone) && gone.takenOver {
-			wait += takenOver
+			wait += rivalWait(rivals)
+			rivals++
+			l.cfg.Logger.Error("another machine connects with the identity of this terminal; stop one of the two, "+
+				"and enrol anew the one that stays", "store_id", l.cfg.Store, "terminal_id", l.cfg.Terminal, "times", rivals)
 		}
 		failures++
 		l.cfg.Logger.Warn("link is down", "broker", l.cfg.Broker.Redacted(), "error", err, "retry_in", wait)
@@ -146,6 +157,12 @@ func backOff(failures int) time.Duration {
 	const first, most = time.Second, 30 * time.Second
 	full := min(most, first<<min(failures, 10))
 	return full/2 + rand.N(full)
+}
+
+// rivalWait returns the least wait after another client took the identity, when it
+// did so many times before.
+func rivalWait(before int) time.Duration {
+	return min(takenOverMost, takenOver<<min(before, 10))
 }
 
 // Send hands a message of this terminal to the connection and reports whether
@@ -202,8 +219,10 @@ func (l *Link) connect(ctx context.Context) (up time.Time, err error) {
 		default:
 		}
 	}
+	alive := &pinger{}
 	client := paho.NewClient(paho.ClientConfig{
 		Conn:          conn,
+		PingHandler:   alive,
 		Session:       newWatchedSession(l.cfg.Logger),
 		PacketTimeout: connectTimeout,
 		OnPublishReceived: []func(paho.PublishReceived) (bool, error){
@@ -227,7 +246,7 @@ func (l *Link) connect(ctx context.Context) (up time.Time, err error) {
 	}
 	l.cfg.Logger.Info("link is up", "broker", l.cfg.Broker.Redacted(), "session_id", sessionID)
 	up = time.Now()
-	return up, l.serve(ctx, client, sessionID, gone)
+	return up, l.serve(ctx, &wire{client, alive}, sessionID, gone)
 }
 
 // reasonNotAuthorized is MQTT 5's "Not authorized" (section 3.2.2.2).
@@ -244,8 +263,14 @@ func (l *Link) refusal(ack *paho.Connack, err error) error {
 	return fmt.Errorf("cannot connect: the broker refused with reason 0x%02x: %w", ack.ReasonCode, err)
 }
 
+// wire is one connection that stands.
+type wire struct {
+	*paho.Client
+	alive *pinger
+}
+
 // serve sends what is queued until the connection or ctx ends.
-func (l *Link) serve(ctx context.Context, client *paho.Client, sessionID string, gone <-chan error) error {
+func (l *Link) serve(ctx context.Context, client *wire, sessionID string, gone <-chan error) error {
 	queue := make(chan outgoing, queueLength)
 	queue <- outgoing{topic: l.topic(protocol.KindPresence), payload: l.handler.Presence(sessionID, true), retain: true}
 	l.open(queue)
@@ -268,7 +293,7 @@ func (l *Link) serve(ctx context.Context, client *paho.Client, sessionID string,
 
 // goodbye sends what is still queued and leaves in good order, so that the
 // broker publishes no will.
-func (l *Link) goodbye(client *paho.Client, queue chan outgoing, sessionID string) {
+func (l *Link) goodbye(client *wire, queue chan outgoing, sessionID string) {
 	l.open(nil)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -287,7 +312,8 @@ func (l *Link) goodbye(client *paho.Client, queue chan outgoing, sessionID strin
 
 // publish writes one message without waiting for its acknowledgement, so that
 // order is kept and one slow answer holds up nothing.
-func (l *Link) publish(ctx context.Context, client *paho.Client, out outgoing) {
+func (l *Link) publish(ctx context.Context, client *wire, out outgoing) {
+	client.alive.Carries(len(out.payload))
 	_, err := client.PublishWithOptions(ctx, &paho.Publish{
 		QoS: 1, Topic: out.topic, Payload: out.payload, Retain: out.retain,
 		Properties: &paho.PublishProperties{ContentType: "application/json", User: l.signed(out.topic, out.payload)},

@@ -1,0 +1,58 @@
+package link_test
+
+import (
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"muster/edge-agent/internal/link"
+)
+
+// TestASilentBrokerIsGivenUp: after a keep-alive without a word and another
+// without an answer; later by what a large answer takes on the slowest link,
+// which an answer to a later question ends.
+func TestASilentBrokerIsGivenUp(t *testing.T) {
+	const keepAlive = 30 * time.Second
+	const mebibyte = 256 * time.Second // on the slowest link
+	for name, c := range map[string]struct {
+		answers int // of the broker, before it falls silent
+		carries bool
+		want    time.Duration
+	}{
+		"at once":                 {0, false, keepAlive},
+		"after two answers":       {2, false, 3 * keepAlive},
+		"behind a large answer":   {0, true, mebibyte + keepAlive},
+		"the large answer is out": {2, true, 3 * keepAlive},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				near, far := net.Pipe()
+				p := &link.Pinger{}
+				go func() {
+					for n := 0; ; n++ {
+						if _, err := io.ReadFull(far, make([]byte, 2)); err != nil {
+							return
+						}
+						if n < c.answers {
+							time.Sleep(time.Millisecond)
+							p.PacketReceived()
+							p.PingResp()
+						}
+					}
+				}()
+				if c.carries {
+					p.Carries(1 << 20)
+					time.Sleep(time.Millisecond)
+				}
+				begin := time.Now()
+				err := p.Run(t.Context(), near, uint16(keepAlive/time.Second))
+				if took := time.Since(begin); err == nil || took < c.want-time.Second || took > c.want+time.Second {
+					t.Errorf("after %v: %v", took, err)
+				}
+				_, _ = near.Close(), far.Close()
+			})
+		})
+	}
+}
