@@ -2,7 +2,9 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
+	"time"
 
 	"muster/dispatcher/internal/clock"
 	"muster/internal/protocol"
@@ -15,7 +17,24 @@ const alarmClock = "clock_stepped"
 // watchClock has headquarters' time follow the wall, and tells operators when it
 // cannot yet.
 func (hq *headquarters) watchClock(ctx context.Context) {
-	hq.clock.Start(ctx, clock.Watch{Hanging: hq.store.Hanging, Told: hq.clockSaid(), Logger: hq.log})
+	hq.clock.Start(ctx, clock.Watch{Hanging: hq.hanging, Told: hq.clockSaid(), Stepped: hq.stepped, Logger: hq.log})
+}
+
+// hanging says what hangs on headquarters' time, "" when nothing does. A grant that
+// is on its way is not in the store yet.
+func (hq *headquarters) hanging(ctx context.Context) (string, error) {
+	if now := hq.grant.Stats(); now.Waiting+now.Running > 0 {
+		return fmt.Sprintf("%d claims wait, %d attempts run", now.Waiting, now.Running), nil
+	}
+	return hq.store.Hanging(ctx)
+}
+
+// stepped writes down that times before and after do not follow each other.
+func (hq *headquarters) stepped(by time.Duration) {
+	hq.log.Warn("headquarters' time stepped with the clock of this machine", "by", by.String())
+	if err := hq.store.Audit(context.Background(), "headquarters", alarmClock, "headquarters' time", "by "+by.String(), hq.now()); err != nil {
+		hq.log.Error("a step of the clock cannot be audited", "error", err)
+	}
 }
 
 // clockSaid returns what raises the alarm. A step is a warning, since nothing is

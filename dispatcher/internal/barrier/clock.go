@@ -8,8 +8,9 @@ import (
 )
 
 const (
-	// nap bounds how late a step of the wall clock is noticed: timers follow
-	// the monotonic clock, deadlines headquarters' wall clock.
+	// nap bounds how late a step of headquarters' time is noticed, which comes only
+	// while no run is before its barrier: timers follow the monotonic clock, ends of
+	// make-up windows headquarters' time.
 	nap = time.Second
 	// firstDelay and lastDelay bound the wait before failed work is tried again.
 	firstDelay = time.Second
@@ -58,6 +59,15 @@ func (e *errand) failed(now time.Time) {
 }
 
 func (e *errand) succeeded() { e.notUntil, e.failures = time.Time{}, 0 }
+
+// shift moves the pauses of a run; its deadlines stay where they are.
+func (r *run) shift(by time.Duration) {
+	for _, at := range []*time.Time{&r.lateFirst, &r.lateLast, &r.state.notUntil, &r.output.notUntil} {
+		if !at.IsZero() {
+			*at = at.Add(by)
+		}
+	}
+}
 
 func newRun(r *store.Run) *run {
 	return &run{id: r.RunID, barrierAt: r.BarrierAt, makeupUntil: r.MakeupUntil, open: r.Targets,

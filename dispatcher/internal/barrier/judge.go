@@ -44,7 +44,7 @@ func judgement(c store.Candidate, now time.Time) (task.Outcome, task.Reason) {
 		}
 		return task.OutcomeTimedOut, runningReason(c.Attempt, now)
 	case task.Pending:
-		return pendingJudgement(c)
+		return pendingJudgement(c, now)
 	}
 	return "", ""
 }
@@ -85,8 +85,10 @@ func runningReason(a *store.Attempt, now time.Time) task.Reason {
 	return task.ReasonStartedThenSilent
 }
 
-func pendingJudgement(c store.Candidate) (task.Outcome, task.Reason) {
-	seen := !c.LastSeen.IsZero() && !c.LastSeen.Before(c.Task.CreatedAt)
+func pendingJudgement(c store.Candidate, now time.Time) (task.Outcome, task.Reason) {
+	// What was seen after now was seen before the clock was set back, and that is
+	// never done under a run.
+	seen := !c.LastSeen.IsZero() && !c.LastSeen.Before(c.Task.CreatedAt) && !c.LastSeen.After(now)
 	claimed := !c.Task.ClaimedAt.IsZero()
 	switch {
 	case c.Online && claimed:

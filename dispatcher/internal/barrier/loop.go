@@ -63,12 +63,15 @@ func (b *Barrier) loop(ctx context.Context) {
 	for _, r := range b.runs {
 		b.arrange(r)
 	}
+	last := reading{b.deps.Now(), time.Now()}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
+			last = b.follow(last)
 		case <-b.wake:
+			last = b.follow(last)
 			for _, f := range b.take() {
 				f()
 			}
@@ -79,6 +82,22 @@ func (b *Barrier) loop(ctx context.Context) {
 			timer.Reset(min(max(b.clock[0].due.Sub(b.deps.Now()), 0), nap))
 		}
 	}
+}
+
+// reading is headquarters' time, and the monotonic clock beside it.
+type reading struct{ now, mono time.Time }
+
+// follow lets what is only waited out, such as the quiet before a revision, last
+// as long as it would have when headquarters' time stepped since the last reading.
+func (b *Barrier) follow(last reading) reading {
+	r := reading{b.deps.Now(), time.Now()}
+	if step := r.now.Sub(last.now) - r.mono.Sub(last.mono); step.Abs() >= nap {
+		for _, known := range b.runs {
+			known.shift(step)
+			b.arrange(known)
+		}
+	}
+	return r
 }
 
 // apply notes one change of the store.

@@ -66,8 +66,10 @@ type Watch struct {
 	Hanging func(ctx context.Context) (string, error)
 	// Told is told of a step that has to wait, again when it changed or waits long,
 	// and with nil when it is over. It must not block.
-	Told   func(step *Step)
-	Logger *slog.Logger
+	Told func(step *Step)
+	// Stepped is told after headquarters' time stepped by more than a second.
+	Stepped func(by time.Duration)
+	Logger  *slog.Logger
 }
 
 // Clock is headquarters' time. Create it with New; it is safe for concurrent use.

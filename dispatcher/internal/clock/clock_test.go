@@ -19,6 +19,7 @@ type bench struct {
 	set     time.Duration // how far the wall was set
 	hanging string
 	told    []*clock.Step
+	stepped time.Duration // by how much it was told to have stepped in all
 }
 
 func setup(t *testing.T) *bench {
@@ -28,6 +29,7 @@ func setup(t *testing.T) *bench {
 	b.Start(t.Context(), clock.Watch{
 		Hanging: func(context.Context) (string, error) { b.mu.Lock(); defer b.mu.Unlock(); return b.hanging, nil },
 		Told:    func(step *clock.Step) { b.mu.Lock(); defer b.mu.Unlock(); b.told = append(b.told, step) },
+		Stepped: func(by time.Duration) { b.mu.Lock(); defer b.mu.Unlock(); b.stepped += by },
 		Logger:  slog.New(slog.DiscardHandler),
 	})
 	t.Cleanup(b.Stop)
@@ -71,8 +73,8 @@ func TestAStepWaitsForWhatHangsOnTheTime(t *testing.T) {
 			if got := b.off(); got != by {
 				t.Errorf("by %s: stepped by %s when nothing hung on it", by, got)
 			}
-			if told := b.says(); len(told) != 1 || told[0] != nil || b.Step() != nil {
-				t.Errorf("by %s: told %v at the end", by, told)
+			if told := b.says(); len(told) != 1 || told[0] != nil || b.Step() != nil || b.stepped != by {
+				t.Errorf("by %s: told %v and %s at the end", by, told, b.stepped)
 			}
 		})
 	}

@@ -27,6 +27,9 @@ func (c *Clock) Look(ctx context.Context) {
 	}
 	step.Long = step.Stays || c.Steady().Sub(step.Since) >= long
 	if !step.Stays && c.takeOver(ctx, &step) {
+		if step.By.Abs() > slack {
+			c.watch.Stepped(step.By)
+		}
 		c.over("headquarters' time is the clock of this machine again")
 		return
 	}
@@ -63,9 +66,7 @@ func (c *Clock) takeOver(ctx context.Context, step *Step) bool {
 	}
 	from := c.Now()
 	c.own.Store(&scale{c.wall().Round(0), time.Now()})
-	if step.By = c.Now().Sub(from); step.By.Abs() > slack {
-		c.watch.Logger.Warn("headquarters' time steps with the clock of this machine", "by", step.By.String(), "from", from, "to", c.Now())
-	}
+	step.By = c.Now().Sub(from)
 	return true
 }
 

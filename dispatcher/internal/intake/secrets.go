@@ -55,7 +55,7 @@ type leaks struct {
 func (l *leaks) first(who terminal, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if last, known := l.told[who]; known && now.Sub(last) < quiet {
+	if last, known := l.told[who]; known && now.Sub(last).Abs() < quiet {
 		return false
 	}
 	if l.told == nil || len(l.told) >= maxLeaky {

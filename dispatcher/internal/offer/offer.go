@@ -211,13 +211,13 @@ func (o *Offers) publishList(ctx context.Context, wanted list) error {
 			l.endList()
 		}
 	}()
-	asked := o.cfg.Now().Add(-sweepEvery)
+	now := o.cfg.Now()
 	for t, err := range o.cfg.Tasks.OpenTasks(ctx, wanted.run, wanted.store) {
 		if err != nil {
 			return fmt.Errorf("cannot list open tasks: %w", err)
 		}
 		if wanted.unanswered && (t.State.Status != task.Pending || !t.ClaimedAt.IsZero() ||
-			t.CreatedAt.After(asked) || !o.cfg.Online(t.StoreID)) {
+			isYoung(t, now) || !o.cfg.Online(t.StoreID)) {
 			continue
 		}
 		if err := o.pass(ctx, t); err != nil {
@@ -225,6 +225,12 @@ func (o *Offers) publishList(ctx context.Context, wanted list) error {
 		}
 	}
 	return nil
+}
+
+// isYoung leaves a new offer time to be answered. One that was made after now is
+// from before the clock was set back.
+func isYoung(t store.Task, now time.Time) bool {
+	return t.CreatedAt.After(now.Add(-sweepEvery)) && !t.CreatedAt.After(now)
 }
 
 // pass hands a streamed task to its lane and waits for room. A lane that cannot

@@ -112,7 +112,7 @@ func (p *Presence) nextQuestion() (q question, wait time.Duration) {
 		}
 		first := (*queue)[0]
 		left := first.at.Sub(p.cfg.Now())
-		if left <= 0 {
+		if left <= 0 || left > askAgain { // the clock was set back
 			*queue = (*queue)[1:]
 			return first, 0
 		}

@@ -50,6 +50,12 @@ func (p planned) contentHash() (string, error) {
 	}{p.spec.Name, p.spec.Version, p.spec.Digest, input, stores, p.run.Policy})
 }
 
+// isOverdue reports whether an approval has waited long enough. One that was asked
+// for after now is from before the clock was set back, and nobody can tell.
+func isOverdue(a store.Approval, now time.Time) bool {
+	return !now.Before(a.ExpiresAt) || a.CreatedAt.After(now.Add(time.Minute))
+}
+
 // pending lists the approvals that wait at now.
 func (t *Trigger) pending(ctx context.Context) ([]store.Approval, error) {
 	all, err := t.Register.ListApprovals(ctx, true)
@@ -58,7 +64,7 @@ func (t *Trigger) pending(ctx context.Context) ([]store.Approval, error) {
 	}
 	now, waiting := t.Now(), all[:0]
 	for _, a := range all {
-		if now.Before(a.ExpiresAt) {
+		if !isOverdue(a, now) {
 			waiting = append(waiting, a)
 		}
 	}
@@ -99,7 +105,7 @@ func (t *Trigger) closed(ctx context.Context, key requestKey) error {
 		return nil
 	case err != nil:
 		return err
-	case last.State == store.ApprovalPending && !t.Now().Before(last.ExpiresAt):
+	case last.State == store.ApprovalPending && isOverdue(last, t.Now()):
 		last.State = store.ApprovalExpired
 	}
 	if last.State == store.ApprovalPending {

@@ -67,7 +67,7 @@ func (t *Trigger) decide(ctx context.Context, person people.Person, request prot
 		return protocol.Reply{}, err
 	}
 	now := t.Now()
-	if approval.State == store.ApprovalPending && !now.Before(approval.ExpiresAt) {
+	if approval.State == store.ApprovalPending && isOverdue(approval, now) {
 		return t.expire(ctx, approval, now)
 	}
 	if approval.State != store.ApprovalPending {

@@ -50,7 +50,7 @@ func (t *Trigger) shown(a store.Approval) protocol.Approval {
 	shown := protocol.Approval{ApprovalID: a.ApprovalID, Kind: a.Kind, State: a.State, Requester: a.Requester, ContentHash: a.ContentHash,
 		CreatedAt: protocol.At(a.CreatedAt), ExpiresAt: protocol.At(a.ExpiresAt), DecidedAt: protocol.At(a.DecidedAt),
 		DecidedBy: a.DecidedBy, RunID: a.RunID, Why: a.Why}
-	if a.State == store.ApprovalPending && !t.Now().Before(a.ExpiresAt) {
+	if a.State == store.ApprovalPending && isOverdue(a, t.Now()) {
 		shown.State = store.ApprovalExpired
 	}
 	shown.Stores, shown.Request = a.Stores, json.RawMessage(a.Request)

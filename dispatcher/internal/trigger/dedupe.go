@@ -67,7 +67,7 @@ func (t *Trigger) known(ctx context.Context, key requestKey, request protocol.Ru
 	now := t.Now()
 	if key.derived != "" {
 		reach = window
-		if now.Sub(t.started) < window {
+		if now.Sub(t.started).Abs() < window { // the clock may be set back
 			reach = outage
 		}
 		ids = nil

@@ -145,7 +145,7 @@ func (t *Trigger) accepted(run store.Run, duplicate bool) protocol.Reply {
 func (t *Trigger) again(run store.Run, request protocol.RunRequest) protocol.Reply {
 	reply := t.accepted(run, true)
 	if request.RequestID == "" {
-		ago := t.Now().Sub(run.CreatedAt).Truncate(time.Second)
+		ago := max(0, t.Now().Sub(run.CreatedAt).Truncate(time.Second)) // the clock may be set back
 		reply.Message = fmt.Sprintf("the same request made this run %s ago; put a requestId of your own into it to ask for another", ago)
 		reply.MessageZh = fmt.Sprintf("%s 前同样的请求已创建该批次；如需再建一批，请在请求中加上新的 requestId", ago)
 	}

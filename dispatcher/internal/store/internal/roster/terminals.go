@@ -81,10 +81,11 @@ func (r *Roster) LastNumber(ctx context.Context) (int64, error) {
 }
 
 // SaveHello stores what the terminal said of itself and its clock skew. It
-// does not say that the terminal is online.
+// does not say that the terminal is online. It was not seen after now: see
+// SetPresence.
 func (r *Roster) SaveHello(ctx context.Context, t Terminal, now time.Time) error {
 	_, err := r.db.Update(ctx, `INSERT INTO terminals (store_id, terminal_id, last_seen_at, clock_skew_ms, hello) VALUES (?, ?, ?, ?, ?)
-			ON CONFLICT (store_id, terminal_id) DO UPDATE SET last_seen_at = max(last_seen_at, excluded.last_seen_at),
+			ON CONFLICT (store_id, terminal_id) DO UPDATE SET last_seen_at = excluded.last_seen_at,
 				clock_skew_ms = excluded.clock_skew_ms, hello = excluded.hello`,
 		t.StoreID, t.TerminalID, sqlite.Millis(now), t.ClockSkewMs, sqlite.Text(t.Hello))
 	if err != nil {
