@@ -89,7 +89,7 @@ func (w *world) killHeadquarters(ctx context.Context, f Fault) {
 	defer func() { <-w.hqTurn }()
 	w.mu.Lock()
 	life := w.hq
-	w.hq, life.dead = nil, true
+	w.hq, life.dead, w.hqStep = nil, true, 0
 	next := filepath.Join(w.folder, fmt.Sprintf("hq%d", w.hqLives))
 	w.mu.Unlock()
 	w.check(w.eye.Fault(string(KillHQ), true))

@@ -35,8 +35,8 @@ func (w *world) evidence(ctx context.Context) (e checker.Evidence, err error) {
 // reoffer allows for the slowest line, on which an offer may be kept back too.
 const reoffer = latest + 20*time.Second
 
-// judge reads the histories and applies every rule.
-func judge(folder string, e checker.Evidence) ([]checker.Finding, history.History, error) {
+// Judge reads the histories in a folder and applies every rule.
+func Judge(folder string, e checker.Evidence) ([]checker.Finding, history.History, error) {
 	h, err := history.Read(filepath.Join(folder, "history"))
 	if err != nil {
 		return nil, h, err

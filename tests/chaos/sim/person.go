@@ -22,7 +22,11 @@ const (
 // order asks for a run and does about it what the plan says.
 func (w *world) order(ctx context.Context, i int, a Ask) {
 	w.until(a.At)
-	payload, err := json.Marshal(map[string]any{"requestId": a.ID, "job": a.Job, "stores": a.stores()})
+	request := map[string]any{"requestId": a.ID, "job": a.Job, "stores": a.stores()}
+	if a.Barrier > 0 {
+		request["barrierSeconds"] = int(a.Barrier.Seconds())
+	}
+	payload, err := json.Marshal(request)
 	w.check(err)
 	var more sync.WaitGroup
 	for n, after := range a.Again {
@@ -41,6 +45,11 @@ func (w *world) order(ctx context.Context, i int, a Ask) {
 	}
 	if !reply.OK {
 		return
+	}
+	if a.ID == "anchor" {
+		w.mu.Lock()
+		w.hangs = true
+		w.mu.Unlock()
 	}
 	for n, c := range a.Cancels {
 		more.Go(func() {

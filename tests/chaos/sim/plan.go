@@ -61,6 +61,7 @@ type Ask struct {
 	Job     string
 	ID      string // of the request; "": none
 	Stores  []string
+	Barrier time.Duration   // 0: the job's
 	Again   []time.Duration // the same request, so long after
 	Cancels []Cancel
 }
@@ -76,7 +77,8 @@ type Fault struct {
 	At   time.Duration
 	Kind Kind
 	Who  int           // the terminal, unless Upon happens to one
-	For  time.Duration // how long it lasts, or how far a clock jumps
+	For  time.Duration // how long it lasts
+	By   time.Duration // how far a clock jumps
 	Told bool          // the far end, or this one, learns of it
 	// Upon is what has to happen first, at most patience after At; "": nothing.
 	Upon string
@@ -112,8 +114,16 @@ var moments = []string{"claim", "progress", "ready", "result", "hello", "offer",
 // faultsOver is when the last fault begins at the latest.
 const faultsOver = 4 * time.Minute
 
-// draw makes the plan of a seed.
-func draw(seed uint64) Plan {
+// nobody is a store without a terminal. A run of it alone stays before its
+// barrier while clocks are set wrong: headquarters' time must not follow a clock
+// on the wall while anything hangs on it.
+const (
+	nobody   = "GONE"
+	anchored = faultsOver + patience + 45*time.Second
+)
+
+// Draw makes the plan of a seed.
+func Draw(seed uint64) Plan {
 	r := rand.New(rand.NewPCG(seed, 0))
 	p := Plan{Seed: seed}
 	for i := range 3 + r.IntN(4) {
@@ -136,10 +146,11 @@ func draw(seed uint64) Plan {
 	for i := range 2 {
 		p.Jobs = append(p.Jobs, drawJob(r, fmt.Sprintf("job%d", i+1)))
 	}
+	p.Runs = []Ask{{User: "wang", Job: "job1", ID: "anchor", Stores: []string{nobody}, Barrier: anchored}}
 	for i := range 6 + r.IntN(7) {
 		p.Runs = append(p.Runs, drawAsk(r, p, i))
 	}
-	for range 12 + r.IntN(20) {
+	for range 15 + r.IntN(25) {
 		p.Faults = append(p.Faults, drawFault(r, p))
 	}
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return int(a.At - b.At) })
@@ -151,7 +162,7 @@ func between(r *rand.Rand, least, most time.Duration) time.Duration {
 }
 
 func drawJob(r *rand.Rand, name string) Job {
-	j := Job{Name: name, Attempts: 1 + r.IntN(3), RunTimeout: between(r, 8*time.Second, 40*time.Second), Lease: between(r, 4*time.Second, 20*time.Second),
+	j := Job{Name: name, Attempts: 1 + r.IntN(3), RunTimeout: between(r, 8*time.Second, 40*time.Second), Lease: between(r, 4*time.Second, 14*time.Second),
 		Barrier: between(r, 15*time.Second, 80*time.Second), Makeup: between(r, 20*time.Second, 3*time.Minute),
 		Late: []string{"accept_and_revise", "accept_and_revise", "record_only", "reject"}[r.IntN(4)], RetryInterrupted: r.IntN(2) == 0}
 	all := []string{"quick", "quick", "slow", "slow", "slow", "large", "large", "fail", "panic", "stubborn", "endless", "invalid"}
@@ -187,7 +198,7 @@ func (a Ask) targets(p Plan) []string {
 	if len(a.Stores) > 0 {
 		return a.Stores
 	}
-	return p.Stores
+	return append([]string{nobody}, p.Stores...)
 }
 
 // some are one or more of the names.
@@ -200,24 +211,45 @@ func some(r *rand.Rand, names []string) []string {
 }
 
 func drawFault(r *rand.Rand, p Plan) Fault {
-	kinds := []Kind{Cut, Cut, HalfOpen, HalfOpen, BlackHole, Hold, Hold, Slow, KillAgent, KillAgent, KillAgent, KillAgent,
-		KillHQ, KillHQ, KillHQ, Jump, Step, CutEverything}
+	kinds := []Kind{Cut, HalfOpen, HalfOpen, BlackHole, Hold, Hold, Hold, Slow, KillAgent, KillAgent, KillAgent, KillAgent,
+		KillHQ, KillHQ, KillHQ, Jump, Step, Step, CutEverything}
 	f := Fault{At: between(r, 5*time.Second, faultsOver), Kind: kinds[r.IntN(len(kinds))], Who: r.IntN(len(p.Terminals)), Told: r.IntN(2) == 0}
 	switch f.Kind {
 	case Hold, Slow:
-		f.For = between(r, 5*time.Second, 70*time.Second)
+		f.For = between(r, 5*time.Second, time.Minute)
 	case KillAgent:
 		f.For = between(r, 0, 12*time.Second)
 	case KillHQ:
 		f.For = between(r, 0, 15*time.Second)
-	case Jump, Step:
-		f.For = between(r, -26*time.Hour, 26*time.Hour)
+	case Jump:
+		f.By = between(r, -26*time.Hour, 26*time.Hour)
+	case Step:
+		f.For, f.By = between(r, time.Second, 30*time.Second), between(r, -26*time.Hour, 26*time.Hour)
 	case Cut, HalfOpen, BlackHole, CutEverything:
 	}
-	if r.IntN(3) > 0 {
-		f.Upon = moments[r.IntN(len(moments))]
-	}
+	f.Upon = drawMoment(r, f.Kind)
 	return f
+}
+
+// drawMoment prefers the moments at which a fault of its kind hurts.
+func drawMoment(r *rand.Rand, kind Kind) string {
+	var most []string
+	switch kind {
+	case Hold, BlackHole, HalfOpen, Cut, CutEverything:
+		most = []string{"executing", "executing", "executed", "grant", "result", "cancel"}
+	case KillAgent:
+		most = []string{"executing", "executing", "executed", "grant", "result", "receipt", "offer"}
+	case KillHQ:
+		most = []string{"result", "result", "claim", "receipt", "ready", "progress", "grant", "cancel"}
+	case Slow, Jump, Step:
+	}
+	switch n := r.IntN(10); {
+	case n < 6 && len(most) > 0:
+		return most[r.IntN(len(most))]
+	case n < 8:
+		return moments[r.IntN(len(moments))]
+	}
+	return ""
 }
 
 // String tells what the plan is on a few lines.

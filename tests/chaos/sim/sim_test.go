@@ -1,7 +1,6 @@
-package sim
+package sim_test
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"maps"
@@ -15,6 +14,7 @@ import (
 
 	"muster/tests/chaos/checker"
 	"muster/tests/chaos/history"
+	"muster/tests/chaos/sim"
 	"muster/tests/programs"
 )
 
@@ -70,21 +70,15 @@ func simulate(t *testing.T, seed uint64) {
 		}
 	}
 	began := time.Now()
-	plan := draw(seed)
+	plan := sim.Draw(seed)
 	var e checker.Evidence
 	synctest.Test(t, func(t *testing.T) {
-		wait(time.Until(time.Date(2026, 9, 17, 7, 30, 0, 0, time.UTC))) // no clock of a shop shows the bubble's year
-		w := newWorld(t, plan, folder)
-		w.run(t.Context())
 		var err error
-		e, err = w.evidence(context.WithoutCancel(t.Context()))
-		w.check(err)
-		w.end()
-		if w.failed != nil {
-			t.Error(w.failed)
+		if e, err = sim.Play(t.Context(), plan, folder); err != nil {
+			t.Error(err)
 		}
 	})
-	found, h, err := judge(folder, e)
+	found, h, err := sim.Judge(folder, e)
 	if err != nil {
 		t.Error(err)
 	}

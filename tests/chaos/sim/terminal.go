@@ -146,7 +146,7 @@ func (s *seat) suffer(ctx context.Context, f Fault) {
 		s.kill(ctx, f)
 	case Jump:
 		s.mu.Lock()
-		s.clock += f.For
+		s.clock += f.By
 		s.mu.Unlock()
 	case KillHQ, Step, CutEverything:
 	}

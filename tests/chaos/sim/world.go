@@ -17,16 +17,15 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
+	"muster/tests/chaos/checker"
 	"muster/tests/chaos/history"
 	"muster/tests/chaos/sim/mesh"
 )
 
 // world is one simulation.
 type world struct {
-	t      *testing.T
 	plan   Plan
 	folder string
 	mesh   *mesh.Mesh
@@ -47,13 +46,28 @@ type world struct {
 	hq      *headquarters // nil: it is dead
 	hqLives int
 	hqStep  time.Duration // how far its wall clock is set wrong
+	hangs   bool          // a run is open on which its time hangs
 	waiting map[string][]chan *seat
 	failed  error
 	early   *early
 }
 
-func newWorld(t *testing.T, plan Plan, folder string) *world {
-	w := &world{t: t, plan: plan, folder: folder, mesh: mesh.New(plan.Seed), began: time.Now(), people: map[string]*history.Writer{},
+// Play plays a plan and returns what is to be judged. It is called in a synctest
+// bubble, which fails when a goroutine is left; everything that is written stands
+// in the folder. The error says what the simulation itself could not do, or how
+// a program ended that should not have.
+func Play(ctx context.Context, plan Plan, folder string) (checker.Evidence, error) {
+	wait(time.Until(time.Date(2026, 9, 17, 7, 30, 0, 0, time.UTC))) // no shop's clock shows the bubble's year
+	w := newWorld(plan, folder)
+	w.run(ctx)
+	e, err := w.evidence(ctx)
+	w.check(err)
+	w.end()
+	return e, w.failed
+}
+
+func newWorld(plan Plan, folder string) *world {
+	w := &world{plan: plan, folder: folder, mesh: mesh.New(plan.Seed), began: time.Now(), people: map[string]*history.Writer{},
 		hqTurn: make(chan struct{}, 1), waiting: map[string][]chan *seat{}}
 	w.office = w.mesh.Host()
 	for _, name := range []string{"history", "jobs"} {
@@ -163,7 +177,7 @@ func (w *world) run(ctx context.Context) {
 		w.check(w.eye.Fault("messages", false))
 	})
 	w.all.Wait()
-	wait(w.longest() + settle + 30*time.Second)
+	wait(max(0, time.Until(w.began.Add(anchored))) + w.longest() + settle + 30*time.Second)
 	stop()
 	eyes.Wait()
 }
@@ -217,10 +231,8 @@ func (w *world) harm(ctx context.Context, f Fault) {
 	}
 	w.check(w.eye.Fault(name, true))
 	s.suffer(ctx, f)
-	if f.Kind == Step && steps {
-		w.mu.Lock()
-		w.hqStep += f.For
-		w.mu.Unlock()
+	if f.Kind == Step {
+		w.step(f)
 	}
 	if f.Kind == CutEverything {
 		for _, s := range w.seats {
@@ -231,12 +243,23 @@ func (w *world) harm(ctx context.Context, f Fault) {
 	w.check(w.eye.Fault(name, false))
 }
 
-// steps says whether headquarters' clock on the wall is set wrong.
-const steps = false
+// step sets headquarters' clock on the wall wrong for a while. While it is dead
+// its clock is right.
+func (w *world) step(f Fault) {
+	w.mu.Lock()
+	if w.hq != nil && w.hangs {
+		w.hqStep = f.By
+	}
+	w.mu.Unlock()
+	wait(f.For)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hqStep = 0
+}
 
 func (w *world) writeFiles() error {
 	register := "store_id,name,time_zone,labels\n"
-	for _, id := range w.plan.Stores {
+	for _, id := range append([]string{nobody}, w.plan.Stores...) {
 		register += id + ",门店 " + id + ",Asia/Shanghai,region=east\n"
 	}
 	files := map[string]string{"stores.csv": register,
