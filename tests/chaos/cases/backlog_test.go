@@ -1,0 +1,154 @@
+package cases_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"muster/tests/programs"
+)
+
+// TestTwelveHundredTasksOfAnOfflineStoreAreAllDoneOnce: runs pile up for a store
+// whose only terminal is away. When it comes back, everything is done once, in
+// order, under the caps and rates, and in bounded memory.
+func TestTwelveHundredTasksOfAnOfflineStoreAreAllDoneOnce(t *testing.T) {
+	t.Parallel()
+	tasks := full(1200, 150)
+	admitted := limits{running: 3, rate: 200, burst: 5}
+	h := newHouse(t, admitted, []string{"AWAY"})
+	h.serve()
+	for range tasks {
+		h.run(`["AWAY"]`)
+	}
+	marks := filepath.Join(h.dir, "marks")
+	script := h.write("work.sh", fmt.Sprintf("echo \"$MUSTER_TASK_ID $MUSTER_ATTEMPT\" >> %q\necho '{\"value\":\"done\"}'\n", marks))
+	config := h.write("agent/edge-agent.yaml", fmt.Sprintf(`store: AWAY
+terminal: pos1
+time_zone: Asia/Shanghai
+work_folder: work
+max_parallel: 8
+broker: {url: "mqtt://%s"}
+executors:
+  - {type: probe, version: 1, command: [sh, %q]}
+log: {level: warn}
+`, h.addr, script))
+	agent := programs.Launch(t, filepath.Join(bin, "edge-agent"), "-config", config)
+	last := -1
+	for done := 0; done < tasks; { // each stretch has the whole patience
+		programs.Eventually(t, fmt.Sprintf("progress after %d of %d tasks", last, tasks), func() bool {
+			done = h.number(`SELECT count(*) FROM tasks WHERE status = 'SUCCEEDED'`)
+			return done == tasks || done > last+50
+		})
+		last = done
+	}
+	h.published(tasks)
+
+	executed := strings.Fields(readFile(t, marks))
+	if len(executed) != 2*tasks {
+		t.Errorf("%d executions of %d tasks", len(executed)/2, tasks)
+	}
+	once := map[string]bool{}
+	for i := 0; i+1 < len(executed); i += 2 {
+		if once[executed[i]] || executed[i+1] != "1" {
+			t.Errorf("task %s was executed again, as attempt %s", executed[i], executed[i+1])
+		}
+		once[executed[i]] = true
+	}
+	if n := h.number(`SELECT count(*) FROM attempts`); n != tasks || len(once) != tasks {
+		t.Errorf("%d attempts, %d tasks executed, want %d", n, len(once), tasks)
+	}
+	h.keptTo(admitted)
+	h.inOrder(tasks)
+	a, q := peak(t, agent), peak(t, h.hq)
+	t.Logf("%d tasks: the agent's peak %d MiB, headquarters' %d MiB", tasks, a, q)
+	if a > 96 || q > 320 {
+		t.Errorf("the agent needed %d MiB, headquarters %d MiB", a, q)
+	}
+}
+
+// keptTo checks from the attempts how many ran at a time and were granted in any
+// stretch of time. An attempt ends, in its record, before its slot is free.
+func (h *house) keptTo(l limits) {
+	h.t.Helper()
+	var granted []int64
+	type moment struct {
+		at int64
+		by int
+	}
+	var moments []moment
+	for _, row := range h.rows(`SELECT granted_at, ended_at FROM attempts ORDER BY granted_at`) {
+		var from, to int64
+		if _, err := fmt.Sscan(row, &from, &to); err != nil {
+			h.t.Fatal(err)
+		}
+		granted = append(granted, from)
+		moments = append(moments, moment{from, 1}, moment{to, -1})
+	}
+	slices.SortFunc(moments, func(a, b moment) int {
+		if a.at != b.at {
+			return int(a.at - b.at)
+		}
+		return a.by - b.by
+	})
+	running, most := 0, 0
+	for _, m := range moments {
+		running += m.by
+		most = max(most, running)
+	}
+	if most > l.running {
+		h.t.Errorf("%d ran at a time under a cap of %d", most, l.running)
+	}
+	for i := range granted {
+		for j := i + l.burst; j < len(granted); j++ {
+			allowed := float64(l.burst) + 1 + l.rate*float64(granted[j]-granted[i]+1)/1000 // moments are whole milliseconds
+			if float64(j-i+1) > allowed {
+				h.t.Fatalf("%d grants within %d ms", j-i+1, granted[j]-granted[i])
+			}
+		}
+	}
+}
+
+// inOrder checks that no task waited behind many that were asked for later.
+func (h *house) inOrder(tasks int) {
+	h.t.Helper()
+	ids := h.rows(`SELECT a.task_id FROM attempts a ORDER BY a.granted_at, a.task_id`)
+	asked := slices.Sorted(slices.Values(ids)) // ids are ordered by time
+	rank := map[string]int{}
+	for i, id := range asked {
+		rank[id] = i
+	}
+	worst := 0
+	for i, id := range ids {
+		worst = max(worst, i-rank[id])
+	}
+	h.t.Logf("a task was overtaken by at most %d of %d", worst, tasks)
+	if worst > 32 {
+		h.t.Errorf("a task was overtaken by %d later ones", worst)
+	}
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// alive reports whether the process is there and no zombie.
+func alive(pid string) bool {
+	if _, err := strconv.Atoi(pid); err != nil {
+		return false
+	}
+	text, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return false
+	}
+	_, state, _ := strings.Cut(string(text), ") ")
+	return !strings.HasPrefix(state, "Z")
+}
