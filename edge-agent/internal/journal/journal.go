@@ -11,6 +11,7 @@ package journal
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -56,10 +57,14 @@ type Entry struct {
 	Attempt   int   `json:"attempt"`
 	StartedAt int64 `json:"startedAt,omitempty"` // terminal clock, epoch ms
 	PID       int   `json:"pid,omitempty"`
-	At        int64 `json:"at"` // of this line, terminal clock, epoch ms
+	// At is when the line was written, terminal clock, epoch ms; always above that
+	// of the line before, so that it tells the order although the clock is set.
+	At int64 `json:"at"`
 	// OfferSHA256 is the Hash of the offer that Attempt executed, "" when it
 	// never started.
 	OfferSHA256 string `json:"offerSha256,omitempty"`
+	// Instance is the process of this terminal that claimed, of PhaseClaimed.
+	Instance string `json:"instance,omitempty"`
 	// Seq is the highest number of an order of headquarters that was believed
 	// when the line was written, ProvenAt the newest time that headquarters
 	// signed, its clock, epoch ms. 0 while nothing was signed.
@@ -67,12 +72,10 @@ type Entry struct {
 	ProvenAt int64 `json:"provenAt,omitempty"`
 }
 
-// Limits of what is remembered about tasks that are over. A replayed message
-// older than both is refused by headquarters' clock instead.
-const (
-	maxClosed = 10_000
-	maxAge    = 40 * 24 * time.Hour
-)
+// maxClosed bounds what is remembered about tasks that are over; what is older is
+// refused by headquarters' clock instead. Age is no reason to forget: a clock that
+// is set right after years makes everything old.
+const maxClosed = 10_000
 
 // compactAt is the file size from which compaction is worth a rewrite; a live
 // entry takes about 150 bytes.
@@ -193,7 +196,7 @@ func (j *Journal) Put(e Entry) error { return j.put(e, true) }
 func (j *Journal) Note(e Entry) error { return j.put(e, false) }
 
 func (j *Journal) put(e Entry, sync bool) error {
-	e.At = j.now().UnixMilli()
+	e.At = max(j.now().UnixMilli(), j.last+1)
 	e.Seq, e.ProvenAt = max(e.Seq, j.seq), max(e.ProvenAt, j.provenAt)
 	line, err := encodeLine(e)
 	if err == nil {
@@ -232,8 +235,8 @@ func (j *Journal) take(e Entry) {
 	}
 }
 
-// forget drops the oldest entries of tasks that are over. The newest stays,
-// however old: with it the floor stays on the disk.
+// forget drops the oldest entries of tasks that are over. With the newest the
+// floor stays on the disk.
 func (j *Journal) forget() {
 	var over []Entry
 	for _, e := range j.entries {
@@ -241,12 +244,9 @@ func (j *Journal) forget() {
 			over = append(over, e)
 		}
 	}
-	slices.SortFunc(over, func(a, b Entry) int { return int(b.At - a.At) })
-	oldest := j.now().Add(-maxAge).UnixMilli()
-	for i, e := range over {
-		if i >= maxClosed || (i > 0 && e.At < oldest) {
-			delete(j.entries, e.TaskID)
-			j.closed--
-		}
+	slices.SortFunc(over, func(a, b Entry) int { return cmp.Compare(b.At, a.At) })
+	for _, e := range over[min(len(over), maxClosed):] {
+		delete(j.entries, e.TaskID)
+		j.closed--
 	}
 }

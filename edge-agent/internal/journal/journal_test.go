@@ -69,14 +69,14 @@ func TestLastEntryOfATaskCounts(t *testing.T) {
 			t.Fatal(err)
 		}
 		j = open(t, folder, time.Now)
-		want := journal.Entry{TaskID: "a", Phase: journal.PhaseGranted, Attempt: 1, StartedAt: 5, PID: 7, At: now.UnixMilli()}
+		want := journal.Entry{TaskID: "a", Phase: journal.PhaseGranted, Attempt: 1, StartedAt: 5, PID: 7, At: now.UnixMilli() + 1} // the second line
 		if got, ok := j.Get("a"); !ok || got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 		if open := j.Open(); len(open) != 1 || open[0].TaskID != "a" {
 			t.Errorf("open %+v, want a alone", open)
 		}
-		if j.Gap() || !j.LastWrite().Equal(now) {
+		if j.Gap() || !j.LastWrite().Equal(now.Add(2*time.Millisecond)) {
 			t.Errorf("gap %t, last write %v", j.Gap(), j.LastWrite())
 		}
 	}
@@ -210,6 +210,45 @@ func TestMemoryOfWhatIsOverIsBounded(t *testing.T) {
 	}
 	check(j)
 	check(open(t, folder, func() time.Time { return now }))
+}
+
+// TestAClockThatIsSetMakesNothingForgotten: what a task's fence says is remembered
+// in the order of the lines, whether they were written in 1970 or years ahead.
+func TestAClockThatIsSetMakesNothingForgotten(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	right := time.Date(2026, 9, 17, 12, 0, 0, 0, time.UTC)
+	now := right
+	clock := func() time.Time { return now }
+	j := open(t, folder, clock)
+	end := func(from, to int) {
+		for i := from; i < to; i++ {
+			if err := j.Note(journal.Entry{TaskID: fmt.Sprint("t", i), Phase: journal.PhaseReceipted, Attempt: 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	end(0, 1000)
+	now = right.Add(30 * 365 * 24 * time.Hour)
+	end(1000, 2000)
+	now = time.Unix(5, 0)
+	end(2000, 12_000)
+	check := func() {
+		t.Helper()
+		for id, want := range map[string]bool{"t500": false, "t2500": true, "t11999": true} {
+			if _, got := j.Get(id); got != want {
+				t.Errorf("at %s: %s is remembered: %t, want %t", now, id, got, want)
+			}
+		}
+	}
+	check()
+	for _, now = range []time.Time{time.Unix(5, 0), right, right.Add(90 * 365 * 24 * time.Hour)} {
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		j = open(t, folder, clock)
+		check()
+	}
 }
 
 func TestCompactionKeepsTheFileSmall(t *testing.T) {

@@ -1,7 +1,7 @@
 // Package stamp makes the id, time and sequence number that stand in every
 // payload of this terminal.
 //
-// It sends nothing and keeps nothing on disk.
+// It sends nothing, and keeps on the disk how far the numbers have come.
 package stamp
 
 import (
@@ -15,8 +15,9 @@ import (
 
 // Maker makes stamps. Safe for concurrent use; call New.
 type Maker struct {
-	now func() time.Time
-	seq atomic.Int64
+	now  func() time.Time
+	seq  atomic.Int64
+	kept *kept // nil: nothing is kept
 }
 
 // slack is more messages than a terminal sends between two journal entries, in
@@ -32,13 +33,29 @@ func New(now func() time.Time, lastWrite time.Time) *Maker {
 	return m
 }
 
+// Advance lets the numbers go on from the clock, if that is ahead of them. Call it
+// with each connection: of two machines with one identity the one that connects
+// later is then heard, as long as their clocks agree, and headquarters learns of
+// both. Without it the one that started first would be taken for an echo of the
+// other for good.
+func (m *Maker) Advance() {
+	ahead := m.now().UnixMicro()
+	for {
+		seq := m.seq.Load()
+		if seq >= ahead || m.seq.CompareAndSwap(seq, ahead) {
+			return
+		}
+	}
+}
+
 // Meta returns the next stamp.
 func (m *Maker) Meta() protocol.Meta {
-	now := m.now()
+	now, seq := m.now(), m.seq.Add(1)
+	m.kept.reserve(seq)
 	return protocol.Meta{
 		ID:  ID(now),
 		At:  protocol.At(now),
-		Seq: m.seq.Add(1),
+		Seq: seq,
 	}
 }
 
