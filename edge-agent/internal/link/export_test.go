@@ -8,3 +8,6 @@ var FailuresBefore = failuresBefore
 
 // Pinger asks whether the broker is there.
 type Pinger = pinger
+
+// RivalWait is what a link waits after it was pushed out.
+var RivalWait = rivalWait

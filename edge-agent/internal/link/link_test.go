@@ -308,6 +308,15 @@ func TestBackOffIsJitteredAndNeverZero(t *testing.T) {
 	}
 }
 
+func TestWhoIsPushedOutAgainAndAgainWaitsLonger(t *testing.T) {
+	t.Parallel()
+	for before, want := range map[int]time.Duration{0: 30 * time.Second, 1: time.Minute, 3: 4 * time.Minute, 4: 5 * time.Minute, 1000: 5 * time.Minute} {
+		if got := link.RivalWait(before); got != want {
+			t.Errorf("after %d times it waits %v, want %v", before, got, want)
+		}
+	}
+}
+
 func TestOnlyALivingConnectionEndsTheRowOfFailures(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 9, 17, 7, 30, 0, 0, time.UTC)

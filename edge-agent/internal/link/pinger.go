@@ -28,9 +28,10 @@ type pinger struct {
 	sent     time.Time // last packet
 	received time.Time // last packet
 	asked    time.Time // last PINGREQ
+	overdue  time.Time // its answer, from then on
 	answered time.Time // last PINGRESP
 	carried  time.Time // last Carries
-	through  time.Time // when all of that is over, on the slowest link
+	through  time.Time // when all that was sent is through the slowest link
 }
 
 // Run asks until ctx ends, and returns nil then. Otherwise it returns why the
@@ -71,11 +72,7 @@ func (p *pinger) look(now time.Time, keepAlive time.Duration) (ask bool, wait ti
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.asked.After(p.answered) {
-		overdue := p.asked.Add(keepAlive)
-		if late := p.through.Add(keepAlive); late.After(overdue) {
-			overdue = late
-		}
-		return false, overdue.Sub(now)
+		return false, min(keepAlive, p.overdue.Sub(now))
 	}
 	quiet := p.sent
 	if p.received.Before(quiet) {
@@ -84,7 +81,10 @@ func (p *pinger) look(now time.Time, keepAlive time.Duration) (ask bool, wait ti
 	if wait = quiet.Add(keepAlive).Sub(now); wait > 0 {
 		return false, wait
 	}
-	p.asked = now
+	p.asked, p.overdue = now, now.Add(keepAlive)
+	if p.through.After(now) { // only what was sent before it is in its way
+		p.overdue = p.through.Add(keepAlive)
+	}
 	return true, keepAlive
 }
 

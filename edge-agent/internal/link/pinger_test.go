@@ -17,14 +17,16 @@ func TestASilentBrokerIsGivenUp(t *testing.T) {
 	const keepAlive = 30 * time.Second
 	const mebibyte = 256 * time.Second // on the slowest link
 	for name, c := range map[string]struct {
-		answers int // of the broker, before it falls silent
-		carries bool
+		answers int  // of the broker, before it falls silent
+		carries int  // bytes, just before
+		goesOn  bool // small messages are sent all the time
 		want    time.Duration
 	}{
-		"at once":                 {0, false, keepAlive},
-		"after two answers":       {2, false, 3 * keepAlive},
-		"behind a large answer":   {0, true, mebibyte + keepAlive},
-		"the large answer is out": {2, true, 3 * keepAlive},
+		"at once":                 {0, 0, false, keepAlive},
+		"after two answers":       {2, 0, false, 3 * keepAlive},
+		"behind a large answer":   {0, 1 << 20, false, mebibyte + keepAlive},
+		"the large answer is out": {2, 1 << 20, false, 3 * keepAlive},
+		"small ones go on":        {0, 0, true, keepAlive},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -42,8 +44,17 @@ func TestASilentBrokerIsGivenUp(t *testing.T) {
 						}
 					}
 				}()
-				if c.carries {
-					p.Carries(1 << 20)
+				if c.goesOn {
+					go func() {
+						for range 100 {
+							p.Carries(300)
+							p.PacketSent()
+							time.Sleep(keepAlive / 3)
+						}
+					}()
+				}
+				if c.carries > 0 {
+					p.Carries(c.carries)
 					time.Sleep(time.Millisecond)
 				}
 				begin := time.Now()
@@ -52,6 +63,7 @@ func TestASilentBrokerIsGivenUp(t *testing.T) {
 					t.Errorf("after %v: %v", took, err)
 				}
 				_, _ = near.Close(), far.Close()
+				time.Sleep(100 * keepAlive) // the goroutines end
 			})
 		})
 	}
