@@ -161,7 +161,7 @@ func (hq *headquarters) wireAdmission() {
 	hq.presence = presence.New(presence.Config{
 		Terminals: hq.store, Tasks: hq.store, Sender: hq.sender, Orders: hq.orders, Now: hq.now, Logger: hq.log,
 		Listeners: []presence.Listener{hq.grant, hq.intake}, Republish: hq.offer.Republish, Numbered: hq.numbered,
-		Announce: hq.cfg.Transport == TransportEmbedded,
+		Announce: hq.cfg.Transport == TransportEmbedded, Alarm: hq.alarmAbout,
 	})
 }
 

@@ -106,11 +106,15 @@ type Condition struct {
 }
 
 // Claim asks for a task. StoredAttempt is the attempt whose stored result the
-// terminal would answer with, 0 when it would execute.
+// terminal would answer with, 0 when it would execute. Instance is the process
+// that asks, new at each start; Previous is the one before it, when that had
+// claimed the task and this one took up its work.
 type Claim struct {
 	Meta
 	TaskID        string    `json:"taskId"`
 	StoredAttempt int       `json:"storedAttempt,omitempty"`
+	Instance      string    `json:"instance,omitempty"`
+	Previous      string    `json:"previous,omitempty"`
 	Condition     Condition `json:"condition"`
 }
 
@@ -194,6 +198,7 @@ type Hello struct {
 	Partial      bool              `json:"partial,omitempty"`
 	ClockMs      int64             `json:"clockMs"` // the terminal's wall clock
 	OrderSeq     int64             `json:"orderSeq,omitempty"`
+	Instance     string            `json:"instance,omitempty"` // see Claim
 }
 
 // OrderKind tells the orders apart.
@@ -212,7 +217,7 @@ const (
 // Order is what headquarters tells one terminal. Which fields stand in it
 // depends on Order:
 //
-//	grant    taskId attempt leaseMs runTimeoutMs offerId offerSha256
+//	grant    taskId attempt leaseMs runTimeoutMs offerId offerSha256 [instance]
 //	deny     taskId code message [retryAfterMs]
 //	send     taskId attempt
 //	receipt  taskId attempt sha256 accepted [code message path]
@@ -221,6 +226,9 @@ const (
 //
 // A sync with partial true lists what fits a message: a task that is absent is
 // not over. One without helloId asks the terminal for a hello.
+//
+// A grant with an instance is for the process that bears it and no other of the
+// same terminal: two machines may have one identity.
 //
 // A receipt with accepted false means: stored for reading, refused as an
 // answer; the terminal may delete its copy all the same.
@@ -233,6 +241,7 @@ type Order struct {
 	RunTimeoutMs int64      `json:"runTimeoutMs,omitempty"`
 	OfferID      string     `json:"offerId,omitempty"`
 	OfferSHA256  string     `json:"offerSha256,omitempty"`
+	Instance     string     `json:"instance,omitempty"`
 	SHA256       string     `json:"sha256,omitempty"`
 	Accepted     *bool      `json:"accepted,omitempty"`
 	Code         Code       `json:"code,omitempty"`
@@ -247,12 +256,15 @@ type Order struct {
 }
 
 // SyncTask is one open task of the store in a sync. Mine is true when the
-// receiving terminal holds the running attempt.
+// receiving terminal holds the running attempt, and Instance which process of it,
+// where that is known.
 type SyncTask struct {
 	TaskID  string      `json:"taskId"`
 	Status  task.Status `json:"status"`
 	Attempt int         `json:"attempt"`
 	Mine    bool        `json:"mine,omitempty"`
+
+	Instance string `json:"instance,omitempty"`
 }
 
 // Presence is the retained state of one terminal.

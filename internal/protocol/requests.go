@@ -226,6 +226,9 @@ type Info struct {
 	Schemas   []string  `json:"schemas"`
 }
 
+// AlarmTwins is the kind of the alarm that two machines speak as one terminal.
+const AlarmTwins = "duplicate_terminal"
+
 // Alarm says that something needs an operator, or that it is over.
 type Alarm struct {
 	Meta

@@ -15,6 +15,7 @@ package gate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -32,6 +33,10 @@ const (
 	// windowSize is how far messages of one terminal may overtake each other.
 	// One has at most some dozens under way; 1,024 numbers take 128 bytes.
 	windowSize = 1024
+	// unheard is how many hellos in a row must be far below what was seen of a
+	// key before somebody is told: a broker may bring one late, a machine that is
+	// not heard says one again and again.
+	unheard = 3
 	// AlarmForged is the kind of the alarm that somebody speaks for a terminal
 	// without its key.
 	AlarmForged = "forged_message"
@@ -69,6 +74,7 @@ type Gate struct {
 
 	mu      sync.Mutex
 	windows map[string]*trust.Window // by key id, of enrolled keys alone
+	unheard map[string]int           // hellos in a row that were too old, by key id
 
 	passed  atomic.Int64
 	refused [len(reasons)]atomic.Int64
@@ -81,7 +87,7 @@ func (t terminal) String() string { return t.store + "/" + t.id }
 
 // New returns a gate that knows no number yet.
 func New(cfg Config) *Gate {
-	return &Gate{cfg: cfg, keys: newRing(cfg.Keys, maxKeys), windows: map[string]*trust.Window{}}
+	return &Gate{cfg: cfg, keys: newRing(cfg.Keys, maxKeys), windows: map[string]*trust.Window{}, unheard: map[string]int{}}
 }
 
 // Pass calls next for a message that is believed, and returns next's error. It
@@ -141,9 +147,16 @@ func (g *Gate) once(ctx context.Context, who terminal, kind protocol.Kind, in tr
 	if err != nil {
 		return err
 	}
+	old := n.Seq <= window.Highest()-windowSize
 	if err := window.Take(n.Seq); err != nil {
 		g.refuse(ctx, who, kind, in, refusal{Replayed, err})
+		if kind == protocol.KindHello {
+			g.lookForTwins(who, in.Signature.KeyID, old)
+		}
 		return nil
+	}
+	if kind == protocol.KindHello {
+		g.lookForTwins(who, in.Signature.KeyID, false)
 	}
 	taken := false
 	defer func() {
@@ -179,6 +192,31 @@ func (g *Gate) window(ctx context.Context, who terminal, keyID string) (*trust.W
 	return g.windows[keyID], nil
 }
 
+// lookForTwins takes a hello that is far older than what was seen of its key, or
+// one that is not. A terminal's numbers never fall, so several of the former in a
+// row are a second machine with its key, whose clock is behind: nothing that it
+// says is taken in, and it is told nothing.
+func (g *Gate) lookForTwins(who terminal, keyID string, old bool) {
+	g.mu.Lock()
+	n := g.unheard[keyID] + 1
+	if old {
+		g.unheard[keyID] = n
+	} else {
+		delete(g.unheard, keyID)
+	}
+	g.mu.Unlock()
+	if !old || n < unheard || g.cfg.Alarm == nil {
+		return
+	}
+	if _, due := g.alarms.Due(who.String()+" twins", g.cfg.Now()); due {
+		g.cfg.Alarm(protocol.AlarmTwins, who.String(), errTwins)
+	}
+}
+
+var errTwins = errors.New("its hellos bear numbers that it used long ago: two machines have its key, and the one whose clock " +
+	"is behind is not heard. Stop the one that does not belong there; then revoke the terminal, and enrol the one that stays anew. " +
+	"If there is but one, its clock was set back and its journal lost: enrol it anew")
+
 // Forget drops keys from memory. Call it once their revocation is committed:
 // whatever they sign from then on is refused.
 func (g *Gate) Forget(keyIDs ...string) {
@@ -187,5 +225,6 @@ func (g *Gate) Forget(keyIDs ...string) {
 	defer g.mu.Unlock()
 	for _, id := range keyIDs {
 		delete(g.windows, id)
+		delete(g.unheard, id)
 	}
 }

@@ -48,7 +48,7 @@ func (a *Admission) admit(ctx context.Context) time.Duration {
 		batch, wait := a.pick(now)
 		sideBySide(batch, func(p *admission) {
 			p.granted, p.err = a.cfg.Tasks.Grant(ctx, store.Grant{TaskID: p.claim.key.task,
-				StoreID: p.claim.key.who.store, TerminalID: p.claim.key.who.id, LeaseUntil: p.slot.until}, now)
+				StoreID: p.claim.key.who.store, TerminalID: p.claim.key.who.id, Instance: p.slot.instance, LeaseUntil: p.slot.until}, now)
 		})
 		for _, p := range batch {
 			a.finish(ctx, p, now)
@@ -121,7 +121,7 @@ func (c *claim) goesBefore(other *claim) bool {
 
 func (a *Admission) take(c *claim, now time.Time) *admission {
 	a.queue.drop(c)
-	sl := &slot{task: c.key.task, run: c.run, holder: c.key.who, until: now.Add(firstLease(c.run))}
+	sl := &slot{task: c.key.task, run: c.run, holder: c.key.who, instance: c.by, until: now.Add(firstLease(c.run))}
 	a.slots.take(sl)
 	a.tokens.Take(now, 1)
 	if c.run.tokens != nil {
@@ -153,7 +153,7 @@ func (a *Admission) finish(ctx context.Context, p *admission, now time.Time) {
 		}
 	case p.granted.Refusal != "":
 		t.TaskID = p.claim.key.task
-		a.deny(ctx, a.refuse(t, p.granted.Refusal, who, now))
+		a.deny(ctx, a.refuse(t, p.granted.Refusal, asker{who: who, instance: p.slot.instance}, now))
 	case a.confirm(p.slot, t):
 		a.stats.granted.Add(1)
 		a.tell(ctx, grantOrder(p.claim.run, t, who))
@@ -180,6 +180,7 @@ func (a *Admission) confirm(sl *slot, t store.Task) bool {
 func grantOrder(r *run, t store.Task, who terminal) order {
 	return order{who: who, Order: protocol.Order{
 		Order:        protocol.OrderGrant,
+		Instance:     t.Instance,
 		TaskID:       t.TaskID,
 		Attempt:      t.State.Attempt,
 		LeaseMs:      r.Policy.Lease.Milliseconds(),

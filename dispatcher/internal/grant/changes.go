@@ -53,11 +53,11 @@ func (a *Admission) running(t store.Task) {
 		if r == nil {
 			return
 		}
-		sl = &slot{task: t.TaskID, run: r, holder: terminal{t.StoreID, t.HolderID}, until: a.cfg.Now().Add(firstLease(r))}
+		sl = &slot{task: t.TaskID, run: r, holder: terminal{t.StoreID, t.HolderID}, instance: t.Instance, until: a.cfg.Now().Add(firstLease(r))}
 		a.slots.take(sl)
 	}
 	if sl.attempt == 0 {
-		sl.holder = terminal{t.StoreID, t.HolderID}
+		sl.holder, sl.instance = terminal{t.StoreID, t.HolderID}, t.Instance
 		a.slots.confirm(sl, t.State.Attempt, t.Attempts)
 	}
 	a.denyWaiting(t, protocol.CodeTaken)

@@ -36,29 +36,37 @@ func (a *Admission) HandleClaim(ctx context.Context, addr protocol.Address, in t
 		return nil
 	}
 	who := terminal{addr.Store, addr.Terminal}
+	by := asker{who: who, instance: m.Instance, previous: m.Previous}
 	for range rereads {
 		now := a.cfg.Now()
 		t, err := a.cfg.Tasks.GetTask(ctx, m.TaskID)
 		if errors.Is(err, store.ErrNotFound) {
-			a.deny(ctx, a.refuse(store.Task{TaskID: m.TaskID}, protocol.CodeNotFound, who, now))
+			a.deny(ctx, a.refuse(store.Task{TaskID: m.TaskID}, protocol.CodeNotFound, by, now))
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("cannot read task %s for a claim: %w", m.TaskID, err)
 		}
 		if code := judge(t, who, now); code != "" {
-			a.deny(ctx, a.refuse(t, code, who, now))
+			a.deny(ctx, a.refuse(t, code, by, now))
 			return nil
 		}
 		r, err := a.run(ctx, t.RunID)
 		if err != nil {
 			return err
 		}
-		if a.enqueue(r, t, who, now) {
+		if a.enqueue(r, t, by, now) {
 			return nil
 		}
 	}
 	return nil // it moves faster than it can be read; the terminal claims again
+}
+
+// asker is who claims: a process of a terminal, and the process whose work it
+// took up. Both are "" where they are not known.
+type asker struct {
+	who                terminal
+	instance, previous string
 }
 
 // read decodes a message that names a task.
@@ -104,13 +112,13 @@ func judge(t store.Task, who terminal, now time.Time) protocol.Code {
 
 // enqueue lets a claim wait. It returns false when the task moved since it was
 // read.
-func (a *Admission) enqueue(r *run, t store.Task, who terminal, now time.Time) bool {
+func (a *Admission) enqueue(r *run, t store.Task, by asker, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if sl := a.slots.byTask[t.TaskID]; sl != nil && sl.attempt > t.State.Attempt {
 		return false
 	}
-	c, fresh := a.queue.ask(claimKey{t.TaskID, who}, r, now)
+	c, fresh := a.queue.ask(claimKey{t.TaskID, by.who}, by.instance, r, now)
 	if fresh {
 		c.noted = !t.ClaimedAt.IsZero()
 		a.fresh = append(a.fresh, c)
@@ -121,7 +129,7 @@ func (a *Admission) enqueue(r *run, t store.Task, who terminal, now time.Time) b
 
 // refuse makes the answer to a claim that is not granted. For a task that the
 // terminal itself runs, that is the lost grant again.
-func (a *Admission) refuse(t store.Task, code protocol.Code, who terminal, now time.Time) order {
+func (a *Admission) refuse(t store.Task, code protocol.Code, by asker, now time.Time) order {
 	o := protocol.Order{Order: protocol.OrderDeny, TaskID: t.TaskID, Code: code}
 	var wait time.Duration
 	switch code {
@@ -134,7 +142,7 @@ func (a *Admission) refuse(t store.Task, code protocol.Code, who terminal, now t
 		wait = t.NextAttemptAt.Sub(now)
 	default:
 		var lost *order
-		if lost, wait = a.lostGrant(t, who, now); lost != nil {
+		if lost, wait = a.lostGrant(t, by, now); lost != nil {
 			return *lost
 		}
 		o.Message = "an attempt is running"
@@ -142,14 +150,14 @@ func (a *Admission) refuse(t store.Task, code protocol.Code, who terminal, now t
 	if wait > 0 || code == protocol.CodeTaken || code == protocol.CodeNotYet {
 		o.RetryAfterMs = min(max(wait, minRetryAfter), maxRetryAfter).Milliseconds()
 	}
-	return order{who: who, Order: o}
+	return order{who: by.who, Order: o}
 }
 
 // lostGrant returns the grant of a task's running attempt again, if it belongs
 // to this terminal and has not started: an attempt starts at most once, so one
 // that was seen alive is never granted twice. It also returns how long the
 // lease still runs.
-func (a *Admission) lostGrant(t store.Task, who terminal, now time.Time) (*order, time.Duration) {
+func (a *Admission) lostGrant(t store.Task, by asker, now time.Time) (*order, time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	sl := a.slots.of(t.TaskID, t.State.Attempt)
@@ -157,7 +165,7 @@ func (a *Admission) lostGrant(t store.Task, who terminal, now time.Time) (*order
 		return nil, 0
 	}
 	left := sl.until.Sub(now)
-	if sl.holder != who || sl.started || sl.ending {
+	if sl.holder != by.who || sl.started || sl.ending || !sl.takenUp(by) {
 		return nil, left
 	}
 	if sl.resent < maxResent {
@@ -165,7 +173,8 @@ func (a *Admission) lostGrant(t store.Task, who terminal, now time.Time) (*order
 		a.slots.lease(sl, now.Add(firstLease(sl.run)))
 	}
 	a.stats.resent.Add(1)
-	o := grantOrder(sl.run, t, who)
+	t.Instance = sl.instance
+	o := grantOrder(sl.run, t, by.who)
 	return &o, left
 }
 

@@ -21,7 +21,7 @@ func (a *Admission) takeOver(r *run, running store.Running, now time.Time) {
 	if a.slots.byTask[t.TaskID] != nil {
 		return
 	}
-	sl := &slot{task: t.TaskID, run: r, holder: terminal{t.StoreID, t.HolderID},
+	sl := &slot{task: t.TaskID, run: r, holder: terminal{t.StoreID, t.HolderID}, instance: t.Instance,
 		started: !running.Attempt.StartedAt.IsZero(), until: now.Add(r.Policy.Lease)}
 	a.slots.take(sl)
 	a.slots.confirm(sl, t.State.Attempt, t.Attempts)

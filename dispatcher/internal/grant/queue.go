@@ -12,6 +12,7 @@ type claim struct {
 	run   *run
 	turn  uint64    // the order of asking
 	asked time.Time // the last time it asked
+	by    string    // the process of the terminal that asked last
 	noted bool      // the store knows that it waits
 }
 
@@ -39,15 +40,15 @@ func newQueue() queue {
 	}
 }
 
-// ask puts a claim at the end of its run's line. One that waits already keeps
-// its place; fresh tells whether it is new.
-func (q *queue) ask(key claimKey, r *run, now time.Time) (c *claim, fresh bool) {
+// ask puts a claim of a process at the end of its run's line. One that waits
+// already keeps its place; fresh tells whether it is new.
+func (q *queue) ask(key claimKey, by string, r *run, now time.Time) (c *claim, fresh bool) {
 	if c = q.claims[key]; c != nil {
-		c.asked = now
+		c.asked, c.by = now, by
 		return c, false
 	}
 	q.turns++
-	c = &claim{key: key, run: r, turn: q.turns, asked: now}
+	c = &claim{key: key, run: r, turn: q.turns, asked: now, by: by}
 	q.lines[r.RunID] = append(q.lines[r.RunID], c)
 	q.claims[key] = c
 	index(q.byTask, key.task, c)

@@ -12,12 +12,28 @@ type slot struct {
 	attempts int // allowed
 	run      *run
 	holder   terminal
+	instance string    // the process of the holder that may run it; "": any
 	started  bool      // a sign of life was seen
 	kept     bool      // the lease does not run: the result waits to be sent
 	ending   bool      // the lease ended and is being settled
 	resent   int       // how often a lost grant was said again
 	until    time.Time // end of the lease
 	heapAt   int       // position among the leases, -1 when the lease does not run
+}
+
+// takenUp says whether the process that asks may have the attempt: it is the one
+// that it was granted to, or took up its work after a restart and has it from now
+// on. Any other is a second machine with the terminal's identity, and the first
+// may be running it.
+func (sl *slot) takenUp(by asker) bool {
+	switch sl.instance {
+	case "", by.instance:
+		return true
+	case by.previous:
+		sl.instance = by.instance
+		return true
+	}
+	return false
 }
 
 // slots is the set of slots in use, keyed by task and attempt: giving the same

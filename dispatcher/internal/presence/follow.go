@@ -107,6 +107,7 @@ func (p *Presence) beat(ctx context.Context) {
 	ticker := time.NewTicker(beatEvery)
 	defer ticker.Stop()
 	for {
+		p.endTwins()
 		if err := p.cfg.Terminals.Beat(ctx, p.cfg.Now()); err != nil && ctx.Err() == nil {
 			p.log.Error("headquarters could not note that it is alive", "error", err)
 		}

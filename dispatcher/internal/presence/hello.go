@@ -62,6 +62,7 @@ func (p *Presence) HandleHello(ctx context.Context, addr protocol.Address, in tr
 	if !p.cfg.Announce {
 		p.heard(terminal{addr.Store, addr.Terminal})
 	}
+	p.lookForTwins(terminal{addr.Store, addr.Terminal}, m.Instance)
 	if err := p.save(ctx, addr, m, in.Signature.KeyID); err != nil {
 		return err
 	}
@@ -137,8 +138,11 @@ func (p *Presence) open(ctx context.Context, addr protocol.Address, m protocol.H
 			sync.Partial = true
 			continue
 		}
-		*list = append(*list, protocol.SyncTask{TaskID: t.TaskID, Status: t.State.Status, Attempt: t.State.Attempt,
-			Mine: list == &mine})
+		open := protocol.SyncTask{TaskID: t.TaskID, Status: t.State.Status, Attempt: t.State.Attempt}
+		if list == &mine {
+			open.Mine, open.Instance = true, t.Instance
+		}
+		*list = append(*list, open)
 	}
 	sync.Open = slices.Concat(mine, others)
 	if len(sync.Open) > maxSync {

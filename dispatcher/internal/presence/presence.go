@@ -83,8 +83,12 @@ type Config struct {
 	// took.
 	Numbered func(seq int64)
 	Announce bool
-	Now      func() time.Time
-	Logger   *slog.Logger
+	// Alarm, when set, is told that two machines speak as one terminal, and with a
+	// nil trouble that they do no more; subject is "{store}/{terminal}". It must
+	// not block.
+	Alarm  func(kind, subject string, trouble error)
+	Now    func() time.Time
+	Logger *slog.Logger
 }
 
 // Presence is the step. Create it with New; its methods are safe for concurrent
@@ -122,6 +126,8 @@ type state struct {
 	since   time.Time // of online, headquarters' clock
 	stored  string    // the newest session that the store knows
 	dirty   bool
+
+	twins twins
 
 	heard   time.Time // of the last hello, on an external broker
 	doubted time.Time // since when it is being asked whether it is there; zero: it is not

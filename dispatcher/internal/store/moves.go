@@ -30,10 +30,10 @@ func move(tx *sqlite.Tx, t *Task, event task.Event, now time.Time, set func(*Tas
 		after.SettledAt = now
 	}
 	set(&after)
-	n, err := tx.Exec(`UPDATE tasks SET status = ?, attempt = ?, settled_at = ?, holder_id = ?, last_code = ?, reason = ?,
+	n, err := tx.Exec(`UPDATE tasks SET status = ?, attempt = ?, settled_at = ?, holder_id = ?, holder_instance = ?, last_code = ?, reason = ?,
 			next_attempt_at = ?, claimed_at = ?
 		WHERE task_id = ? AND status = ? AND attempt = ? AND settled_at = 0`,
-		next.Status, next.Attempt, sqlite.Millis(after.SettledAt), after.HolderID, after.LastCode, after.Reason,
+		next.Status, next.Attempt, sqlite.Millis(after.SettledAt), after.HolderID, after.Instance, after.LastCode, after.Reason,
 		sqlite.Millis(after.NextAttemptAt), sqlite.Millis(after.ClaimedAt), t.TaskID, from.Status, from.Attempt)
 	if err != nil {
 		return false, fmt.Errorf("cannot %s task %s: %w", event, t.TaskID, err)
@@ -87,7 +87,7 @@ func (s *Store) Grant(ctx context.Context, g Grant, now time.Time) (Granted, err
 			return Granted{}, err
 		}
 		ok, err := move(tx, &t, task.Grant, now, func(after *Task) {
-			after.HolderID, after.Reason = g.TerminalID, task.ReasonNone
+			after.HolderID, after.Instance, after.Reason = g.TerminalID, g.Instance, task.ReasonNone
 			if after.ClaimedAt.IsZero() {
 				after.ClaimedAt = now
 			}

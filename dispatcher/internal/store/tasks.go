@@ -128,7 +128,7 @@ func (s *Store) NoteClaim(ctx context.Context, taskID string, now time.Time) err
 const taskTables = ` FROM tasks k JOIN runs r ON r.run_id = k.run_id`
 
 const taskColumns = `k.task_id, k.run_id, k.store_id, k.terminal_id, r.job, coalesce(k.input, r.input),
-	k.status, k.attempt, k.settled_at <> 0, k.attempts, k.floor, k.skipped, k.holder_id, k.last_code, k.reason, k.next_attempt_at,
+	k.status, k.attempt, k.settled_at <> 0, k.attempts, k.floor, k.skipped, k.holder_id, k.holder_instance, k.last_code, k.reason, k.next_attempt_at,
 	k.claimed_at, r.barrier_at, r.makeup_until, k.created_at, k.settled_at`
 
 const selectTask = `SELECT ` + taskColumns + taskTables + ` WHERE k.task_id = ?`
@@ -136,7 +136,7 @@ const selectTask = `SELECT ` + taskColumns + taskTables + ` WHERE k.task_id = ?`
 // dest is where taskColumns go.
 func (t *Task) dest() []any {
 	return []any{&t.TaskID, &t.RunID, &t.StoreID, &t.TerminalID, &t.Type, sqlite.Raw{Into: &t.Input},
-		&t.State.Status, &t.State.Attempt, &t.State.Settled, &t.Attempts, &t.Floor, &t.Skipped, &t.HolderID, &t.LastCode, &t.Reason,
+		&t.State.Status, &t.State.Attempt, &t.State.Settled, &t.Attempts, &t.Floor, &t.Skipped, &t.HolderID, &t.Instance, &t.LastCode, &t.Reason,
 		sqlite.Moment{Into: &t.NextAttemptAt}, sqlite.Moment{Into: &t.ClaimedAt}, sqlite.Moment{Into: &t.Deadline}, sqlite.Moment{Into: &t.QueueDeadline},
 		sqlite.Moment{Into: &t.CreatedAt}, sqlite.Moment{Into: &t.SettledAt}}
 }

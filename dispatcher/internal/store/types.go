@@ -97,6 +97,7 @@ type Task struct {
 	Floor         int // the next attempt's number is above it; see Restore
 	Skipped       int // numbers of attempts that a restore left out
 	HolderID      string
+	Instance      string        // the process of the holder that asked; "": not known
 	LastCode      protocol.Code // how the last failed attempt ended
 	Reason        task.Reason   // given with the move that settled it or failed its attempt
 	NextAttemptAt time.Time     // zero unless FAILED and a retry is to follow
@@ -180,6 +181,7 @@ type Grant struct {
 	TaskID     string
 	StoreID    string
 	TerminalID string
+	Instance   string // the process that asks; "": not known
 	LeaseUntil time.Time
 }
 

@@ -14,6 +14,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/oklog/ulid/v2"
+
 	"muster/edge-agent/internal/agent/ending"
 	"muster/edge-agent/internal/agent/refused"
 	"muster/edge-agent/internal/journal"
@@ -56,8 +58,11 @@ type Agent struct {
 	journal *journal.Journal
 	outbox  *outbox.Box
 	refused *refused.Counter
-	events  chan event
-	stopped chan struct{}
+	// instance is this process: another machine may bear this terminal's
+	// identity, and a grant is for one of them.
+	instance string
+	events   chan event
+	stopped  chan struct{}
 
 	// All below belongs to the loop.
 	sender  Sender
@@ -93,7 +98,7 @@ type event struct {
 func New(cfg Config) *Agent {
 	a := &Agent{cfg: cfg, log: cfg.Logger, journal: cfg.Journal, outbox: cfg.Outbox,
 		events: make(chan event), stopped: make(chan struct{}), tasks: map[string]*work{}, hellos: map[string]time.Time{},
-		refused: refused.New(cfg.Logger), disk: medium{owed: map[string]journal.Entry{}}}
+		instance: ulid.Make().String(), refused: refused.New(cfg.Logger), disk: medium{owed: map[string]journal.Entry{}}}
 	seq, proven := cfg.Journal.Floor()
 	a.window, a.proven = trust.NewWindow(orderWindow, seq), proven
 	now := time.Now()

@@ -111,14 +111,18 @@ func (a *Agent) refusalTime(w *work, now time.Time) time.Time {
 // way may then be asked for again without fear that it ran. While the disk takes
 // no writes a task is claimed only to be refused.
 func (a *Agent) claimOne(w *work, now time.Time) {
-	message := protocol.Claim{Meta: a.cfg.Stamp.Meta(), TaskID: w.id, Condition: a.cfg.Measure()}
+	message := protocol.Claim{Meta: a.cfg.Stamp.Meta(), TaskID: w.id, Condition: a.cfg.Measure(), Instance: a.instance}
 	e, _ := a.known(w.id)
+	if e.Phase == journal.PhaseClaimed && e.Instance != a.instance {
+		w.claimedBy = e.Instance
+	}
+	message.Previous = w.claimedBy
 	troubled := a.disk.err != nil
 	stored, kept := a.waiting(w)
 	switch {
 	case kept && stored.Outcome == protocol.AnswerSucceeded:
 		message.StoredAttempt = stored.Attempt
-	case e.Phase != journal.PhaseClaimed:
+	case e.Phase != journal.PhaseClaimed || e.Instance != a.instance:
 		if err := a.record(w.id, journal.PhaseClaimed, e.Attempt); err != nil && !troubled {
 			a.log.Error("claim not sent: it cannot be journalled", "task_id", w.id, "error", err)
 			a.again(now)

@@ -29,6 +29,10 @@ func (a *Agent) granted(o protocol.Order, now time.Time) {
 		a.log.Warn("grant ignored: it is out of date", "task_id", o.TaskID, "attempt", o.Attempt)
 		return
 	}
+	if o.Instance != "" && o.Instance != a.instance {
+		a.refused.Add(now, refused.Twin, "task_id", o.TaskID, "attempt", o.Attempt, "instance", o.Instance)
+		return
+	}
 	if o.OfferSHA256 == "" && a.cfg.Identity != nil {
 		a.refused.Add(now, refused.Unbound, "task_id", o.TaskID, "attempt", o.Attempt)
 		return

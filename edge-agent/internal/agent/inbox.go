@@ -11,6 +11,7 @@ import (
 // Up is called by the link when messages flow.
 func (a *Agent) Up() {
 	a.post(func(now time.Time) {
+		a.cfg.Stamp.Advance()
 		a.up, a.synced = true, false
 		a.helloAt = now.Add(helloDelay)
 		clear(a.hellos)

@@ -3,6 +3,7 @@ package agent
 import (
 	"time"
 
+	"muster/edge-agent/internal/agent/refused"
 	"muster/edge-agent/internal/journal"
 	"muster/internal/protocol"
 )
@@ -60,6 +61,7 @@ func (a *Agent) withdraw(taskID string) {
 // expire drops an offer whose time to be claimed is over, and a grant whose
 // lease ended before it could start.
 func (a *Agent) expire(w *work, now time.Time) {
+	a.conflict(w, now)
 	if w.grant != nil && !a.later(w.grant.until, now) {
 		a.log.Warn("grant not started within its lease", "task_id", w.id, "attempt", w.grant.attempt)
 		w.grant = nil
@@ -74,6 +76,25 @@ func (a *Agent) expire(w *work, now time.Time) {
 	a.log.Info("offer expired", "task_id", w.id)
 	w.offer = nil
 	a.dropIdle(w)
+}
+
+// conflictWait is how long a grant waits for the offer that it names while another
+// is held in its place: the right one may be on its way. It is less than
+// headquarters waits for a sign of the start.
+const conflictWait = 10 * time.Second
+
+// conflict refuses aloud a grant whose offer is not the one that is held: somebody
+// put other content under the task's name, or headquarters was restored. The
+// answer names what is held, so that headquarters sees it.
+func (a *Agent) conflict(w *work, now time.Time) {
+	g := w.grant
+	if g == nil || w.run != nil || w.offer == nil || g.offer == "" || g.offer == w.hash || a.later(g.until.Add(conflictWait-g.lease), now) {
+		return
+	}
+	a.refused.Add(now, refused.Conflict, "task_id", w.id, "attempt", g.attempt, "held", w.hash, "granted", g.offer)
+	w.grant = nil
+	a.keep(w, a.failed(w, g.attempt, protocol.Failure{Code: protocol.CodeRefused,
+		Message: "another offer lies under the name of this task than headquarters granted"}, now), now)
 }
 
 // dropIdle forgets a task of which nothing is left to do.

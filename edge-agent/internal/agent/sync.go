@@ -33,7 +33,7 @@ const (
 func (a *Agent) sayHello(now time.Time) {
 	meta := a.cfg.Stamp.Meta()
 	hello := protocol.Hello{Meta: meta, AgentVersion: a.cfg.Version, Protocols: []int{protocolVersion},
-		Jobs: []protocol.JobVersion{}, Labels: a.cfg.Labels, Open: []protocol.OpenTask{}, ClockMs: now.UnixMilli()}
+		Jobs: []protocol.JobVersion{}, Labels: a.cfg.Labels, Open: []protocol.OpenTask{}, ClockMs: now.UnixMilli(), Instance: a.instance}
 	if a.cfg.Identity != nil {
 		hello.OrderSeq = a.window.Highest()
 	}
@@ -147,7 +147,9 @@ func (a *Agent) synchronise(o protocol.Order, now time.Time) {
 	}
 }
 
-// reconcile looks at an attempt that headquarters believes to run here. Unknown
+// reconcile looks at an attempt that headquarters believes to run here. One that
+// another process holds is not this one's to speak of: a second machine may bear
+// the same identity. If that is gone, the lease ends. Unknown
 // here, and never claimed, means that the journal was lost: what it did nobody
 // knows, so it is answered as interrupted and not done again (I3).
 func (a *Agent) reconcile(t protocol.SyncTask, now time.Time) {
@@ -164,6 +166,9 @@ func (a *Agent) reconcile(t protocol.SyncTask, now time.Time) {
 	case e.Phase == journal.PhaseClaimed:
 		// The grant was lost on its way: a claim brings it again.
 		w.nextClaim, w.claimUntil = time.Time{}, time.Time{}
+	case t.Instance != "" && t.Instance != a.instance:
+		a.log.Warn("an attempt is of another process with this terminal's identity", "task_id", t.TaskID, "attempt", t.Attempt, "instance", t.Instance)
+		a.dropIdle(w)
 	default:
 		a.log.Warn("attempt is unknown here, answered as interrupted", "task_id", t.TaskID, "attempt", t.Attempt)
 		a.keep(w, a.failed(w, t.Attempt, protocol.Failure{Code: protocol.CodeInterrupted,

@@ -16,6 +16,7 @@ type work struct {
 	offerAt time.Time
 	hash    string // of the offer
 
+	claimedBy  string // the process before this one, when that had claimed
 	lastClaim  time.Time
 	claimUntil time.Time // an unanswered claim holds a place until then
 	nextClaim  time.Time // not before
@@ -57,6 +58,9 @@ func (a *Agent) entry(taskID string, phase journal.Phase, attempt int) journal.E
 	e := journal.Entry{TaskID: taskID, Phase: phase, Attempt: attempt, Seq: a.window.Highest()}
 	if !a.proven.IsZero() {
 		e.ProvenAt = a.proven.UnixMilli()
+	}
+	if phase == journal.PhaseClaimed {
+		e.Instance = a.instance
 	}
 	if old, _ := a.known(taskID); old.Attempt == attempt {
 		e.OfferSHA256 = old.OfferSHA256

@@ -25,6 +25,8 @@ const (
 	Replayed     Reason = "replayed"      // heard before
 	Expired      Reason = "expired"       // older than an order may be
 	Unbound      Reason = "unbound"       // a grant that names no offer
+	Conflict     Reason = "conflict"      // an offer in the place of the one that was granted
+	Twin         Reason = "twin"          // a grant to another process with this terminal's identity
 	Keys         Reason = "keys"          // a list of keys that is old or not sealed
 )
 

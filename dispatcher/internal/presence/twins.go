@@ -1,0 +1,103 @@
+package presence
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"muster/internal/protocol"
+)
+
+const (
+	// replacedKept bounds the processes of a terminal that are remembered.
+	replacedKept = 8
+	// twinsQuiet is how long nothing must be seen of the second machine before it
+	// is taken to be gone: more than twice the longest back-off of terminals that
+	// push each other out.
+	twinsQuiet = 15 * time.Minute
+	// twinsAgain is how often the alarm is raised again while both are there.
+	twinsAgain = 10 * time.Minute
+)
+
+// twins finds two machines with one identity by their hellos. A process that
+// another took the place of never comes back, unless both live.
+type twins struct {
+	instance string   // of the last hello
+	replaced []string // those before it, the newest last
+	seen     time.Time
+	told     time.Time // zero: no alarm is on
+}
+
+// heardFrom notes a hello and reports whether an alarm is due.
+func (t *twins) heardFrom(instance string, now time.Time) bool {
+	if instance == "" || instance == t.instance {
+		return false
+	}
+	back := slices.Contains(t.replaced, instance)
+	if t.instance != "" && !slices.Contains(t.replaced, t.instance) {
+		t.replaced = append(t.replaced, t.instance)
+		t.replaced = t.replaced[max(0, len(t.replaced)-replacedKept):]
+	}
+	t.instance = instance
+	if !back {
+		return false
+	}
+	t.seen = now
+	if !t.told.IsZero() && now.Sub(t.told) < twinsAgain {
+		return false
+	}
+	t.told = now
+	return true
+}
+
+// over reports whether the alarm ends.
+func (t *twins) over(now time.Time) bool {
+	if t.told.IsZero() || now.Sub(t.seen) < twinsQuiet {
+		return false
+	}
+	t.told = time.Time{}
+	return true
+}
+
+var errTwins = errors.New("two machines speak as this terminal, each time the one pushes the other out: " +
+	"stop the one that does not belong there; then revoke the terminal, and enrol the one that stays anew")
+
+// lookForTwins takes the instance of a hello.
+func (p *Presence) lookForTwins(who terminal, instance string) {
+	if len(instance) > maxInstance {
+		return
+	}
+	p.mu.Lock()
+	st := p.known[who]
+	if st == nil {
+		st = &state{who: who}
+		p.known[who] = st
+	}
+	due := st.twins.heardFrom(instance, p.cfg.Now())
+	p.mu.Unlock()
+	if due && p.cfg.Alarm != nil {
+		p.cfg.Alarm(protocol.AlarmTwins, who.store+"/"+who.id, fmt.Errorf("%w (process %s is back)", errTwins, instance))
+	}
+}
+
+// maxInstance bounds the name of a process, as the schema does.
+const maxInstance = 63
+
+// endTwins tells which alarms are over.
+func (p *Presence) endTwins() {
+	p.mu.Lock()
+	var over []terminal
+	now := p.cfg.Now()
+	for who, st := range p.known {
+		if st.twins.over(now) {
+			over = append(over, who)
+		}
+	}
+	p.mu.Unlock()
+	for _, who := range over {
+		if p.cfg.Alarm != nil {
+			p.cfg.Alarm(protocol.AlarmTwins, who.store+"/"+who.id, nil)
+		}
+	}
+}

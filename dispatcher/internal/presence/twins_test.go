@@ -1,0 +1,70 @@
+package presence_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"muster/dispatcher/internal/presence"
+	"muster/dispatcher/internal/steptest"
+	"muster/internal/protocol"
+)
+
+// watched is a desk that keeps its alarms.
+func watched(t testing.TB) (d *desk, alarms *[]string) {
+	d, alarms = &desk{t: t, Bench: steptest.New(t)}, new([]string)
+	d.Presence = presence.New(presence.Config{Terminals: d.Store, Tasks: d.Store, Sender: d.Sender,
+		Republish: func(string) {}, Announce: true, Now: time.Now, Logger: d.Logger,
+		Alarm: func(kind, subject string, trouble error) {
+			*alarms = append(*alarms, fmt.Sprintf("%s %s: %v", kind, subject, trouble))
+		}})
+	if err := d.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Presence.Stop)
+	return d, alarms
+}
+
+// TestTwoMachinesWithOneIdentityAreTold: only a process that comes back after it
+// was replaced shows them; and it is told when the second is gone.
+func TestTwoMachinesWithOneIdentityAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, alarms := watched(t)
+		say := func(instances ...string) {
+			for _, instance := range instances {
+				d.hello(protocol.Hello{Meta: protocol.Meta{ID: "h"}, Instance: instance})
+				time.Sleep(time.Minute)
+			}
+			synctest.Wait()
+		}
+		say("", "A", "A", "", "B", "B", "C", "D") // an old agent, reconnects and restarts
+		if len(*alarms) != 0 {
+			t.Fatalf("without a second machine: %q", *alarms)
+		}
+		say("E", "D")
+		if len(*alarms) != 1 || !strings.HasPrefix((*alarms)[0], "duplicate_terminal S000/pos: two machines speak as this terminal") ||
+			!strings.Contains((*alarms)[0], "stop the one that does not belong there; then revoke the terminal, and enrol") {
+			t.Fatalf("alarms %q", *alarms)
+		}
+		for range 10 { // 20 minutes
+			say("E", "D")
+		}
+		if n := len(*alarms); n < 2 || n > 3 {
+			t.Errorf("%d alarms in 20 minutes: %q", n, *alarms)
+		}
+		told := len(*alarms)
+		say("D", "D")
+		time.Sleep(14 * time.Minute)
+		synctest.Wait()
+		if got := (*alarms)[told:]; len(got) != 1 || got[0] != "duplicate_terminal S000/pos: <nil>" {
+			t.Errorf("when the second was gone: %q", got)
+		}
+		say("F")
+		time.Sleep(time.Hour)
+		if got := (*alarms)[told+1:]; len(got) != 0 {
+			t.Errorf("and then: %q", got)
+		}
+	})
+}

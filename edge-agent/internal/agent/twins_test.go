@@ -1,0 +1,188 @@
+package agent_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"muster/edge-agent/internal/agent/refused"
+	"muster/internal/protocol"
+	"muster/internal/task"
+)
+
+// grantTo is a grant for one process of the terminal.
+func (b *bench) grantTo(instance, taskID string, attempt int) {
+	b.t.Helper()
+	b.order(protocol.Order{Order: protocol.OrderGrant, TaskID: taskID, Attempt: attempt, LeaseMs: lease.Milliseconds(),
+		RunTimeoutMs: 60_000, Instance: instance, OfferSHA256: b.hashes[taskID]})
+}
+
+func (b *bench) claimed() protocol.Claim {
+	b.t.Helper()
+	got := drain[protocol.Claim](b.t, b.wire, protocol.KindClaim)
+	if len(got) == 0 {
+		b.t.Fatal("nothing is claimed")
+	}
+	return got[len(got)-1]
+}
+
+func held(taskID string, attempt int, instance string) protocol.SyncTask {
+	return protocol.SyncTask{TaskID: taskID, Status: task.Running, Attempt: attempt, Mine: true, Instance: instance}
+}
+
+// TestAnotherMachinesGrantIsNotRun: what was granted to a machine with the same
+// identity is neither run here nor answered, and is asked for again when it ended.
+func TestAnotherMachinesGrantIsNotRun(t *testing.T) {
+	inBubble(t, count, func(t *testing.T, b *bench) {
+		b.agent.Up()
+		b.offer("t1")
+		hello := b.sync(pending("t1"))
+		c := b.claimed()
+		if c.Instance == "" || c.Instance != hello.Instance || c.Previous != "" {
+			t.Fatalf("claimed by %q after %q, the hello said %q", c.Instance, c.Previous, hello.Instance)
+		}
+		b.grantTo("another", "t1", 1)
+		sleep(time.Second)
+		b.wantMarks()
+		if n := b.agent.Refused()[refused.Twin]; n != 1 {
+			t.Errorf("%d refused as another's", n)
+		}
+		b.agent.Down()
+		b.connect(held("t1", 1, "another"), held("t2", 1, "another"))
+		sleep(5 * time.Minute)
+		if n := b.answers(); n != 0 {
+			t.Errorf("%d answers to another's attempts", n)
+		}
+		b.grantTo(c.Instance, "t1", 2)
+		sleep(11 * time.Second)
+		if r := b.result(); r.Attempt != 2 || r.Outcome != protocol.AnswerSucceeded {
+			t.Errorf("answered %+v", r)
+		}
+		b.wantMarks("t1/2")
+	})
+}
+
+// TestAClaimNamesTheProcessBefore: after a restart headquarters may say a lost
+// grant again to the process that took up the work.
+func TestAClaimNamesTheProcessBefore(t *testing.T) {
+	inBubble(t, count, func(t *testing.T, b *bench) {
+		b.connect(pending("t1"))
+		b.offer("t1")
+		first := b.claimed()
+		b.kill()
+		b.start()
+		b.agent.Up()
+		b.offer("t1")
+		hello := b.sync(held("t1", 1, first.Instance)) // the grant is lost on its way
+		second := b.claimed()
+		if second.Previous != first.Instance || second.Instance == first.Instance || second.Instance != hello.Instance {
+			t.Fatalf("claimed by %q after %q, before by %q", second.Instance, second.Previous, first.Instance)
+		}
+		b.grantTo(second.Instance, "t1", 1)
+		b.result()
+		b.wantMarks("t1/1")
+	})
+}
+
+// TestNumbersAdvanceWithEachConnection: else the machine that started first is
+// not heard any more once a second one spoke.
+func TestNumbersAdvanceWithEachConnection(t *testing.T) {
+	inBubble(t, count, func(t *testing.T, b *bench) {
+		b.connect()
+		sleep(10 * time.Minute)
+		second := time.Now().UnixMicro()
+		b.agent.Down()
+		sleep(time.Second)
+		b.agent.Up()
+		if hello := b.sync(); hello.Seq <= second {
+			t.Errorf("the hello of a later connection is number %d, not above %d", hello.Seq, second)
+		}
+	})
+}
+
+// TestOtherContentUnderAKnownTaskRunsNever: an offer with another input, put in
+// the place of the one that headquarters made, at each moment of a task's life.
+func TestOtherContentUnderAKnownTaskRunsNever(t *testing.T) {
+	const lie = 666
+	for _, signed := range []bool{false, true} {
+		in := func(t *testing.T, name string, test func(t *testing.T, b *bench, offer func(n int))) {
+			t.Run(map[bool]string{false: "unsigned ", true: "signed "}[signed]+name, func(t *testing.T) {
+				inBubble(t, slow, func(t *testing.T, b *bench) {
+					if signed {
+						b.kill()
+						b.identify()
+						b.start()
+					}
+					b.connect()
+					ordered := protocol.At(time.Now())
+					test(t, b, func(n int) {
+						was := b.hashes["t1"]
+						b.offer("t1", func(o *protocol.Offer) { o.Input, o.ScheduledFor = fmt.Appendf(nil, `{"n":%d}`, n), ordered })
+						if n == lie {
+							b.hashes["t1"] = was // headquarters grants what it made
+						}
+					})
+				})
+			})
+		}
+		in(t, "before the claim", func(t *testing.T, b *bench, offer func(n int)) {
+			offer(1)
+			offer(lie)
+			b.grantTo("", "t1", 1)
+			sleep(11 * time.Second)
+			r := b.result()
+			b.wantFailure(r, protocol.CodeRefused)
+			if r.OfferSHA256 == b.hashes["t1"] || r.Executed || b.agent.Refused()[refused.Conflict] != 1 {
+				t.Errorf("refused with %+v, counted %v", r, b.agent.Refused())
+			}
+			b.receipt(r, false, protocol.CodeWrongOffer)
+			sleep(2 * lease)
+			b.wantMarks()
+			offer(1)
+			b.grantTo("", "t1", 2)
+			sleep(11 * time.Second)
+			if r := b.result(); r.OfferSHA256 != b.hashes["t1"] {
+				t.Errorf("answers %s", r.OfferSHA256)
+			}
+			b.wantMarks("t1/2")
+		})
+		in(t, "after the claim, the true one comes again", func(t *testing.T, b *bench, offer func(n int)) {
+			offer(1)
+			b.claimed()
+			offer(lie)
+			b.grantTo("", "t1", 1)
+			sleep(time.Second)
+			b.wantMarks()
+			offer(1)
+			sleep(11 * time.Second)
+			if r := b.result(); r.Attempt != 1 || r.OfferSHA256 != b.hashes["t1"] {
+				t.Errorf("answered %d of %s", r.Attempt, r.OfferSHA256)
+			}
+			b.wantMarks("t1/1")
+		})
+		in(t, "while it runs", func(t *testing.T, b *bench, offer func(n int)) {
+			offer(1)
+			b.grantTo("", "t1", 1)
+			sleep(time.Second)
+			offer(lie)
+			sleep(11 * time.Second)
+			if r := b.result(); r.Attempt != 1 || r.OfferSHA256 != b.hashes["t1"] || r.Outcome != protocol.AnswerSucceeded {
+				t.Errorf("answered %+v", r)
+			}
+			b.wantMarks("t1/1")
+		})
+		in(t, "after it was done", func(t *testing.T, b *bench, offer func(n int)) {
+			offer(1)
+			b.grantTo("", "t1", 1)
+			sleep(11 * time.Second)
+			r := b.result()
+			b.receipt(r, true, "")
+			offer(lie)
+			b.grantTo("", "t1", 1)
+			sleep(2 * lease)
+			b.grantTo("", "t1", 2) // and headquarters grants what it made, once more
+			sleep(2 * lease)
+			b.wantMarks("t1/1")
+		})
+	}
+}
