@@ -3,6 +3,7 @@ package checker
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"muster/internal/protocol"
@@ -20,6 +21,8 @@ type book struct {
 	runs     map[string]Run
 	tasks    map[string]Task
 	ofRun    map[string][]Task
+	ofStore  map[string][]Task
+	ofTask   map[string][]Attempt // by number
 	attempts map[execution]Attempt
 	targets  map[string]map[string]bool // run: stores
 
@@ -32,9 +35,11 @@ type book struct {
 	marks    []history.Line
 	faults   []fault
 
-	outcomes map[string][]Outcome // run: its rows, by revision
-	offered  map[string][]int64   // topic: when an offer was got
-	files    []reportFile         // the published files that are there
+	subscribed []history.Line
+	ended      map[string][]int64   // who: when a connection of theirs ended
+	outcomes   map[string][]Outcome // run: its rows, by revision
+	offered    map[string][]int64   // topic: when an offer was got
+	files      []reportFile         // the published files that are there
 }
 
 // execution is one attempt of one task.
@@ -86,8 +91,9 @@ func open(e Evidence) (*book, error) {
 	}
 	b := &book{Evidence: e, topics: topics, limits: e.Limits.filled(),
 		runs: map[string]Run{}, tasks: map[string]Task{}, ofRun: map[string][]Task{},
+		ofStore: map[string][]Task{}, ofTask: map[string][]Attempt{},
 		attempts: map[execution]Attempt{}, targets: map[string]map[string]bool{},
-		outcomes: map[string][]Outcome{}, offered: map[string][]int64{}, claims: map[string]history.Line{}}
+		outcomes: map[string][]Outcome{}, offered: map[string][]int64{}, claims: map[string]history.Line{}, ended: map[string][]int64{}}
 	for _, r := range e.Store.Runs {
 		b.runs[r.RunID] = r
 		b.targets[r.RunID] = map[string]bool{}
@@ -101,12 +107,17 @@ func open(e Evidence) (*book, error) {
 	for _, t := range e.Store.Tasks {
 		b.tasks[t.TaskID] = t
 		b.ofRun[t.RunID] = append(b.ofRun[t.RunID], t)
+		b.ofStore[t.StoreID] = append(b.ofStore[t.StoreID], t)
 	}
 	for _, a := range e.Store.Attempts {
 		b.attempts[execution{a.TaskID, a.Attempt}] = a
+		b.ofTask[a.TaskID] = append(b.ofTask[a.TaskID], a)
 	}
 	for _, o := range e.Store.Outcomes {
 		b.outcomes[o.RunID] = append(b.outcomes[o.RunID], o)
+	}
+	for _, list := range b.ofTask {
+		slices.SortStableFunc(list, func(a, c Attempt) int { return cmp.Compare(a.Attempt, c.Attempt) })
 	}
 	b.files = b.publishedFiles()
 	return b, b.read()
@@ -139,7 +150,11 @@ func (b *book) read() error {
 			b.marks = append(b.marks, l)
 		case history.ActFault:
 			b.fault(l)
-		case history.ActSubscribed, history.ActConnected, history.ActDisconnected, history.ActLooked, history.ActSampled:
+		case history.ActSubscribed:
+			b.subscribed = append(b.subscribed, l)
+		case history.ActDisconnected:
+			b.ended[l.Who] = append(b.ended[l.Who], l.AtMs)
+		case history.ActConnected, history.ActLooked, history.ActSampled:
 		default:
 			return fmt.Errorf("cannot judge: %s has the unknown act %q", l.Source, l.Act)
 		}

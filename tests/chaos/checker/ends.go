@@ -35,7 +35,8 @@ func barriers(b *book) {
 	}
 }
 
-// due is when a deadline can be kept: at it, or when headquarters is back.
+// due is when a deadline can be kept: at it, or when headquarters is back, for
+// long enough to close a barrier.
 func (b *book) due(at int64) int64 {
 	for again := true; again; {
 		again = false
@@ -44,7 +45,7 @@ func (b *book) due(at int64) int64 {
 			if end == 0 {
 				end = b.Store.TakenAt
 			}
-			if strings.HasPrefix(f.name, faultDispatcher) && f.begin <= at && at < end {
+			if strings.HasPrefix(f.name, faultDispatcher) && f.begin <= at+ms(b.limits.Barrier) && at < end {
 				at, again = end, true
 			}
 		}
@@ -60,8 +61,8 @@ func offers(b *book) {
 			continue
 		}
 		for _, s := range b.subscriptions(f.end) {
-			for _, t := range b.Store.Tasks {
-				if t.StoreID == s.store && b.mustBeOffered(t, f, s.until) && !b.wasOffered(t, f.end, s.until) {
+			for _, t := range b.ofStore[s.store] {
+				if b.mustBeOffered(t, f, s.until) && !b.wasOffered(t, f.end, s.until) {
 					b.broken(Finding{Task: t.TaskID, Line: s.line.Source},
 						"the %s was back at %s, store %s subscribed at %s and was not offered the open task until %s",
 						f.name, moment(f.end), s.store, moment(s.line.AtMs), moment(s.until))
@@ -81,13 +82,13 @@ type subscription struct {
 // Where the connection ends too early to say anything, the next one counts.
 func (b *book) subscriptions(after int64) (list []subscription) {
 	seen := map[string]bool{}
-	for i, l := range b.History {
-		if l.Act != history.ActSubscribed || l.AtMs < after {
+	for _, l := range b.subscribed {
+		if l.AtMs < after {
 			continue
 		}
 		store, rest, _ := strings.Cut(strings.TrimPrefix(l.Topic, b.topics.Root()+"/stores/"), "/")
 		until := l.AtMs + ms(b.limits.Reoffer)
-		if rest != "tasks/+" && rest != "#" || !protocol.ValidID(store) || seen[store] || !b.stays(b.History[i+1:], l, until) {
+		if rest != "tasks/+" && rest != "#" || !protocol.ValidID(store) || seen[store] || !b.stays(l, until) {
 			continue
 		}
 		seen[store] = true
@@ -96,18 +97,16 @@ func (b *book) subscriptions(after int64) (list []subscription) {
 	return list
 }
 
-// stays: no connection of the participant ends before until, and no fault
-// begins.
-func (b *book) stays(rest []history.Line, l history.Line, until int64) bool {
-	for _, next := range rest {
-		if next.AtMs > until {
-			return true
-		}
-		if next.Act == history.ActDisconnected && next.Who == l.Who || next.Act == history.ActFault && next.On {
-			return false
-		}
-	}
-	return b.Store.TakenAt >= until
+// faultTerminal is how faults begin that headquarters and its broker have no part
+// in, and other terminals none.
+const faultTerminal = "terminal"
+
+// stays: no connection of the participant ends before until, and no fault begins
+// that headquarters could feel.
+func (b *book) stays(l history.Line, until int64) bool {
+	within := func(at int64) bool { return at >= l.AtMs && at <= until }
+	return b.Store.TakenAt >= until && !slices.ContainsFunc(b.ended[l.Who], within) &&
+		!slices.ContainsFunc(b.faults, func(f fault) bool { return within(f.begin) && !strings.HasPrefix(f.name, faultTerminal) })
 }
 
 // mustBeOffered: the task was open from before the fault's end until after the

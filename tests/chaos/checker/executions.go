@@ -3,6 +3,7 @@ package checker
 import (
 	"encoding/json"
 	"slices"
+	"sort"
 
 	"muster/internal/protocol"
 	"muster/internal/task"
@@ -16,6 +17,10 @@ func moves(b *book) {
 		where := Finding{Task: t.TaskID}
 		if !t.state().Valid() {
 			b.broken(where, "the store has it as %s, attempt %d, settled %t, which is no state", t.Status, t.Attempt, t.SettledAt != 0)
+			continue
+		}
+		if t.Skipped > 0 {
+			b.movesSkipped(t)
 			continue
 		}
 		for n := 1; n <= t.Attempt; n++ {
@@ -46,6 +51,36 @@ func moves(b *book) {
 	}
 	b.movesEarlier()
 	b.movesSeen()
+}
+
+// movesSkipped: after a restore the numbers of a task's attempts go on above all
+// that were ever granted, so that some have no record.
+func (b *book) movesSkipped(t Task) {
+	where := Finding{Task: t.TaskID}
+	records := b.ofTask[t.TaskID]
+	if len(records) != t.Attempt-t.Skipped {
+		b.broken(where, "the store is at attempt %d of it, skipped %d, and has %d records", t.Attempt, t.Skipped, len(records))
+	}
+	for i, a := range records {
+		where.Attempt = a.Attempt
+		switch last := i == len(records)-1; {
+		case last && a.Attempt != t.Attempt:
+			b.broken(where, "it is the last attempt with a record, the task is at attempt %d", t.Attempt)
+		case !last && a.Answer == protocol.AnswerSucceeded && a.Code == "" && a.Late == 0:
+			b.broken(where, "it succeeded, and attempt %d was granted all the same", records[i+1].Attempt)
+		case last && t.Status == task.Succeeded && (a.Answer != protocol.AnswerSucceeded || a.Code != ""):
+			b.broken(where, "the task is SUCCEEDED and its attempt ended as %q with code %q", a.Answer, a.Code)
+		}
+	}
+}
+
+// ordinal is the place of an attempt among those of its task, whose numbers go on
+// higher up after a restore.
+func (b *book) ordinal(taskID string, attempt int) int {
+	if b.tasks[taskID].Skipped == 0 {
+		return attempt
+	}
+	return sort.Search(len(b.ofTask[taskID]), func(i int) bool { return b.ofTask[taskID][i].Attempt > attempt })
 }
 
 // grantedAfter: headquarters reads the moment of a move before its commit, so
@@ -79,9 +114,9 @@ func (b *book) movesSeen() {
 	for _, e := range b.events {
 		key := seat{fileOf(e.Line), e.StoreEvent.TaskID}
 		before, seen := last[key]
-		from, to := task.State{Status: task.Pending}, stateOf(e.StoreEvent)
+		from, to := task.State{Status: task.Pending}, b.stateOf(e.StoreEvent)
 		if seen {
-			from = stateOf(before.StoreEvent)
+			from = b.stateOf(before.StoreEvent)
 		}
 		if seen && (e.StoreEvent.ID == before.StoreEvent.ID || e.StoreEvent.Seq < before.StoreEvent.Seq && !e.StoreEvent.At.After(before.StoreEvent.At.Time)) {
 			continue // said again, or overtaken on its way
@@ -97,9 +132,9 @@ func (b *book) movesSeen() {
 	}
 }
 
-func stateOf(e protocol.StoreEvent) task.State {
+func (b *book) stateOf(e protocol.StoreEvent) task.State {
 	settled := e.Status == task.Succeeded || e.Status == task.Cancelled || e.Event == "failed"
-	return task.State{Status: e.Status, Attempt: e.Attempt, Settled: settled}
+	return task.State{Status: e.Status, Attempt: b.ordinal(e.TaskID, e.Attempt), Settled: settled}
 }
 
 // reachable: some moves of the table lead from one state to the other.

@@ -35,6 +35,14 @@ type Run struct {
 	Revision    int               `json:"revision"`
 	LateCount   int               `json:"late_count"`
 	Columns     []protocol.Column `json:"columns"`
+	Policy      RunPolicy         `json:"policy"`
+}
+
+// RunPolicy is what a run's policy says about budgets of its own; 0 is none.
+type RunPolicy struct {
+	MaxRunning int     `json:"maxRunning"`
+	GrantRate  float64 `json:"grantRate"`
+	GrantBurst int     `json:"grantBurst"`
 }
 
 // Target is a row of run_targets.
@@ -43,7 +51,8 @@ type Target struct {
 	StoreID string `json:"store_id"`
 }
 
-// Task is a row of tasks.
+// Task is a row of tasks. Skipped is how many numbers of attempts restores left
+// out.
 type Task struct {
 	TaskID    string      `json:"task_id"`
 	RunID     string      `json:"run_id"`
@@ -51,6 +60,7 @@ type Task struct {
 	Status    task.Status `json:"status"`
 	Attempt   int         `json:"attempt"`
 	Attempts  int         `json:"attempts"`
+	Skipped   int         `json:"skipped"`
 	CreatedAt int64       `json:"created_at"`
 	SettledAt int64       `json:"settled_at"`
 }
@@ -125,10 +135,10 @@ func ReadStore(query Query, takenAt int64) (Store, error) {
 	for _, read := range []func(Query) error{
 		table(&s.Runs, `SELECT json_object('run_id', run_id, 'requested_by', requested_by, 'targets', targets, 'created_at', created_at,
 			'barrier_at', barrier_at, 'barrier_closed_at', barrier_closed_at, 'revision', revision, 'late_count', late_count,
-			'columns', json(columns)) FROM runs ORDER BY created_at, run_id`),
+			'columns', json(columns), 'policy', json(policy)) FROM runs ORDER BY created_at, run_id`),
 		table(&s.Targets, `SELECT json_object('run_id', run_id, 'store_id', store_id) FROM run_targets ORDER BY run_id, store_id`),
 		table(&s.Tasks, `SELECT json_object('task_id', task_id, 'run_id', run_id, 'store_id', store_id, 'status', status, 'attempt', attempt,
-			'attempts', attempts, 'created_at', created_at, 'settled_at', settled_at) FROM tasks ORDER BY task_id`),
+			'attempts', attempts, 'skipped', skipped, 'created_at', created_at, 'settled_at', settled_at) FROM tasks ORDER BY task_id`),
 		table(&s.Attempts, `SELECT json_object('task_id', task_id, 'attempt', attempt, 'store_id', store_id, 'terminal_id', terminal_id,
 			'granted_at', granted_at, 'ended_at', ended_at, 'received_at', received_at, 'answer', answer, 'late', late, 'code', code,
 			'sha256', sha256, 'redacted', redacted, 'result', result) FROM attempts ORDER BY task_id, attempt`),
