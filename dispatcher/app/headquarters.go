@@ -60,6 +60,7 @@ type headquarters struct {
 	auditor  *auditor.Auditor
 
 	aside    *quarantine.Quarantine // nil: it cannot be had
+	troubles troubles               // with runs, that are not over
 	disk     chan error             // what the database says of its disk; nil: well again
 	panicked atomic.Int64           // when a panic was last told, in nanoseconds
 
@@ -331,6 +332,7 @@ func (hq *headquarters) publishInfo(ctx context.Context) error {
 // alarm tells operators of a trouble with a run that needs a person, and with a
 // nil error that it is over.
 func (hq *headquarters) alarm(kind, runID string, trouble error) {
+	hq.troubles.note(kind, runID, trouble)
 	hq.raise(protocol.SeverityCritical, kind, "run "+runID, trouble)
 }
 

@@ -20,6 +20,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,6 +72,9 @@ type Config struct {
 	// Clock says what is to be known of the clock, "" when all is well. It may be
 	// nil.
 	Clock func() string
+	// Troubles lists what needs a person and does not keep headquarters from
+	// working. It may be nil.
+	Troubles func() []string
 	// Listen opens the line; nil: on the network of this machine.
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 	Now    func() time.Time
@@ -105,7 +109,10 @@ type Server struct {
 	served   chan struct{}
 	stopping sync.Once
 	sparing  logs.Sparing
-	revoking sync.Mutex // so that a longer list is never overwritten by an older one
+	quit     chan struct{} // closed by Stop
+	// announcing is the work that writes the notice later.
+	announcing sync.WaitGroup
+	revoking   sync.Mutex // so that a longer list is never overwritten by an older one
 }
 
 // New returns a line that nobody can use yet. It refuses an address that is not
@@ -124,7 +131,7 @@ func New(cfg Config) (*Server, error) {
 	if _, err := rand.Read(secret); err != nil {
 		return nil, fmt.Errorf("cannot draw a token for the admin line: %w", err)
 	}
-	s := &Server{Config: cfg, token: hex.EncodeToString(secret), served: make(chan struct{})}
+	s := &Server{Config: cfg, token: hex.EncodeToString(secret), served: make(chan struct{}), quit: make(chan struct{})}
 	s.server = &http.Server{
 		Handler:           s.handler(),
 		ReadHeaderTimeout: headerTimeout,
@@ -165,13 +172,38 @@ func (s *Server) Start(ctx context.Context) error {
 		}
 	}()
 	text, err := json.Marshal(notice{URL: "http://" + s.listener.Addr().String(), Token: s.token})
-	if err == nil {
-		err = trust.WritePrivate(s.file(), append(text, '\n'))
-	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("cannot say where the admin line is: %w", err), s.Stop(ctx))
 	}
+	if err := s.announce(text); err != nil {
+		// Headquarters works without it, as on a full disk.
+		s.Logger.Error("cannot say where the admin line is; it is tried again", "file", s.file(), "error", err)
+		s.announcing.Go(func() { s.keepAnnouncing(text) })
+	}
 	return nil
+}
+
+func (s *Server) announce(text []byte) error {
+	return trust.WritePrivate(s.file(), append(slices.Clone(text), '\n'))
+}
+
+// announceAgain is how often a notice that could not be written is tried again.
+const announceAgain = time.Second
+
+func (s *Server) keepAnnouncing(text []byte) {
+	tick := time.NewTicker(announceAgain)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.quit:
+			return
+		case <-tick.C:
+		}
+		if s.announce(text) == nil {
+			s.Logger.Info("it is said where the admin line is", "file", s.file())
+			return
+		}
+	}
 }
 
 // Addr is where the line is, nil before Start.
@@ -189,6 +221,8 @@ func (s *Server) Stop(ctx context.Context) (err error) {
 		return nil
 	}
 	s.stopping.Do(func() {
+		close(s.quit)
+		s.announcing.Wait()
 		err = s.removeNotice()
 		if stopErr := s.server.Shutdown(ctx); stopErr != nil {
 			err = errors.Join(err, fmt.Errorf("cannot finish the admin line: %w", stopErr), s.server.Close())

@@ -82,6 +82,8 @@ type Health struct {
 	Version string        `json:"version"`
 	At      protocol.Time `json:"at"`
 	Clock   string        `json:"clock,omitempty"`
+	// Troubles are what needs a person, a line each, and is not over.
+	Troubles []string `json:"troubles,omitempty"`
 }
 
 // fault is a refusal on the wire.

@@ -96,6 +96,9 @@ func (s *Server) health(r *http.Request, _ struct{}) (Health, error) {
 	if s.Clock != nil {
 		health.Clock = s.Clock()
 	}
+	if s.Troubles != nil {
+		health.Troubles = s.Troubles()
+	}
 	return health, nil
 }
 

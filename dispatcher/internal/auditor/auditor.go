@@ -8,11 +8,12 @@ package auditor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"muster/dispatcher/internal/store"
@@ -51,6 +52,8 @@ type Auditor struct {
 	rounds int // since the last note
 	// signedBy is the key of the last note.
 	signedBy string
+	opened   bool // the file was read once
+	failing  bool // the last note could not be written
 
 	stopping sync.Once
 	cancel   context.CancelFunc
@@ -67,23 +70,13 @@ func HeadsFile(reportsFolder string) string {
 
 // Start compares the audit with the newest noted head, and logs when that is not
 // in it. Then it notes the head and goes on noting it every 5 minutes when it changed,
-// else every hour. It fails when the file cannot be opened; a head that cannot
-// be written is logged, and tried again.
+// else every hour. It fails when the file cannot be opened, unless the disk takes
+// no writes: that is logged, and tried again.
 func (a *Auditor) Start(ctx context.Context) error {
-	root, err := os.OpenRoot(a.cfg.Folder)
-	if err != nil {
-		return fmt.Errorf("cannot open the reports folder: %w", err)
-	}
-	a.book = &book{root: root}
-	newest, ok, err := a.book.open()
-	if err != nil {
-		_ = root.Close() // the first error matters
+	a.book = &book{folder: a.cfg.Folder}
+	if err := a.open(); err != nil && !takesNoWrites(err) {
 		return fmt.Errorf("cannot open %s: %w", HeadsFile(a.cfg.Folder), err)
 	}
-	if ok {
-		a.last = newest
-	}
-	a.rounds = repeat // whatever was noted before, a start is noted
 	a.note(ctx)
 	ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	a.done = make(chan struct{})
@@ -104,7 +97,6 @@ func (a *Auditor) Stop() {
 		defer cancel()
 		a.rounds = 0
 		a.note(ctx)
-		_ = a.book.root.Close() // every line was synced
 	})
 }
 
@@ -152,8 +144,52 @@ func (a *Auditor) compare(ctx context.Context) {
 	}
 }
 
+// takesNoWrites reports whether the disk is to blame: it is full, over a quota,
+// read-only, or fails.
+func takesNoWrites(err error) bool {
+	for _, code := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO} {
+		if errors.Is(err, code) {
+			return true
+		}
+	}
+	return false
+}
+
+// open reads the newest head that was noted, once.
+func (a *Auditor) open() error {
+	if a.opened {
+		return nil
+	}
+	newest, ok, err := a.book.open()
+	if err != nil {
+		return err
+	}
+	if ok {
+		a.last = newest
+	}
+	a.opened = true
+	a.rounds = repeat // whatever was noted before, a start is noted
+	return nil
+}
+
+// failed logs the first of a row of failures, and the end of them.
+func (a *Auditor) failed(err error) bool {
+	if err != nil && !a.failing {
+		a.cfg.Logger.Error("the head of the audit cannot be noted and will be tried again", "file", HeadsFile(a.cfg.Folder), "error", err)
+	}
+	if err == nil && a.failing {
+		a.cfg.Logger.Info("the head of the audit is noted again", "file", HeadsFile(a.cfg.Folder))
+	}
+	a.failing = err != nil
+	return a.failing
+}
+
 // note writes the head down if there is something new to say.
 func (a *Auditor) note(ctx context.Context) {
+	if err := a.open(); err != nil {
+		a.failed(err)
+		return
+	}
 	head, err := a.cfg.Head(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -174,8 +210,7 @@ func (a *Auditor) note(ctx context.Context) {
 	if err == nil {
 		err = a.book.add(line)
 	}
-	if err != nil {
-		a.cfg.Logger.Error("the head of the audit cannot be noted", "file", HeadsFile(a.cfg.Folder), "error", err)
+	if a.failed(err) {
 		return
 	}
 	a.last, a.rounds, a.signedBy = head, 0, keyOf(signer)

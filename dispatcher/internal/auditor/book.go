@@ -3,6 +3,7 @@ package auditor
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path"
@@ -17,40 +18,55 @@ const (
 	fileMode   = 0o644
 )
 
-// book is the file of heads: one line each, only ever added to.
-type book struct{ root *os.Root }
+// book is the file of heads: one line each, only ever added to. The folder is
+// opened anew each time, since it may be a share that comes and goes.
+type book struct{ folder string }
+
+func (b *book) inFolder(do func(root *os.Root) error) error {
+	root, err := os.OpenRoot(b.folder)
+	if err != nil {
+		return fmt.Errorf("cannot open the reports folder: %w", err)
+	}
+	defer func() { _ = root.Close() }() // every line was synced
+	return do(root)
+}
 
 // open makes the file if it is not there and returns the newest head in it.
 func (b *book) open() (newest store.AuditHead, ok bool, err error) {
-	if err := b.root.MkdirAll(path.Dir(headsFile), folderMode); err != nil {
-		return newest, false, err
-	}
-	err = b.withFile(func(_ *os.File, last []byte) error {
-		n, err := parse(last)
-		if err == nil {
-			newest, ok = n.head(), true
+	err = b.inFolder(func(root *os.Root) error {
+		if err := root.MkdirAll(path.Dir(headsFile), folderMode); err != nil {
+			return err
 		}
-		return nil // what cannot be read is for the verification to tell
+		err := withFile(root, func(_ *os.File, last []byte) error {
+			n, err := parse(last)
+			if err == nil {
+				newest, ok = n.head(), true
+			}
+			return nil // what cannot be read is for the verification to tell
+		})
+		if err != nil {
+			return err
+		}
+		return syncFolders(root)
 	})
-	if err == nil {
-		err = b.syncFolders()
-	}
 	return newest, ok, err
 }
 
 // add puts one line at the end, on the disk when it returns.
 func (b *book) add(line []byte) error {
-	return b.withFile(func(file *os.File, _ []byte) error {
-		if _, err := file.Write(append(line, '\n')); err != nil {
-			return err
-		}
-		return file.Sync()
+	return b.inFolder(func(root *os.Root) error {
+		return withFile(root, func(file *os.File, _ []byte) error {
+			if _, err := file.Write(append(line, '\n')); err != nil {
+				return err
+			}
+			return file.Sync()
+		})
 	})
 }
 
 // withFile opens the file behind its last whole line, which it hands over too.
-func (b *book) withFile(do func(file *os.File, last []byte) error) (err error) {
-	file, err := b.root.OpenFile(headsFile, os.O_RDWR|os.O_CREATE, fileMode)
+func withFile(root *os.Root, do func(file *os.File, last []byte) error) (err error) {
+	file, err := root.OpenFile(headsFile, os.O_RDWR|os.O_CREATE, fileMode)
 	if err != nil {
 		return err
 	}
@@ -96,12 +112,12 @@ func lastLine(file *os.File) ([]byte, error) {
 
 // syncFolders makes the file's name durable. Windows has no such call and needs
 // none.
-func (b *book) syncFolders() error {
+func syncFolders(root *os.Root) error {
 	if runtime.GOOS == "windows" {
 		return nil
 	}
 	for _, name := range []string{path.Dir(headsFile), "."} {
-		folder, err := b.root.Open(name)
+		folder, err := root.Open(name)
 		if err != nil {
 			return err
 		}

@@ -120,7 +120,6 @@ type Barrier struct {
 	judging chan struct{} // a slot for each run that is judged at a time
 	writing chan struct{} // one revision is written at a time
 
-	folder *folder
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 }
@@ -152,13 +151,7 @@ func (b *Barrier) Start(ctx context.Context) error {
 	if err := os.MkdirAll(b.cfg.Folder, folderMode); err != nil {
 		return fmt.Errorf("cannot make the report folder: %w", err)
 	}
-	root, err := os.OpenRoot(b.cfg.Folder)
-	if err != nil {
-		return fmt.Errorf("cannot open the report folder: %w", err)
-	}
-	b.folder = newFolder(root)
 	if err := b.rebuild(ctx); err != nil {
-		_ = root.Close()
 		return err
 	}
 	loop, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -174,7 +167,6 @@ func (b *Barrier) Stop() {
 	}
 	b.cancel()
 	b.work.Wait()
-	_ = b.folder.root.Close()
 }
 
 // Changed takes changes from the store's feed and returns at once.

@@ -28,7 +28,18 @@ var errTaken = errors.New("a different file has this name")
 // its root, whatever a name holds.
 type folder struct{ root *os.Root }
 
-func newFolder(root *os.Root) *folder { return &folder{root: root} }
+// openFolder opens the report folder as it is now, for one publication: it may be
+// a share that comes and goes. One that is missing is not made, since files in its
+// place would be hidden when the share is back.
+func openFolder(name string) (*folder, error) {
+	root, err := os.OpenRoot(name)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the report folder: %w", err)
+	}
+	return &folder{root: root}, nil
+}
+
+func (f *folder) close() { _ = f.root.Close() } // every file was synced
 
 // put writes dir/name: to a temporary file beside it, synced, renamed, and the
 // folder synced. A file of that name with the same bytes is kept, one with
@@ -51,6 +62,7 @@ func (f *folder) put(dir, name string, format protocol.FileFormat, write func(io
 			err = f.syncFolders(dir)
 		}
 		if err != nil {
+			_ = f.root.Remove(temporary)
 			return file, fmt.Errorf("cannot put %s in its place: %w", target, err)
 		}
 	case err != nil:

@@ -120,9 +120,14 @@ func (b *Barrier) writeFiles(head protocol.ReportHead, rows iter.Seq2[json.RawMe
 	if err != nil {
 		return nil, err
 	}
+	folder, err := openFolder(b.cfg.Folder)
+	if err != nil {
+		return nil, err
+	}
+	defer folder.close()
 	var files []protocol.ManifestFile
 	for _, format := range b.deps.Reporter.Formats() {
-		file, err := b.folder.put(dir, stem+"."+format.Ext, format, func(w io.Writer) (err error) {
+		file, err := folder.put(dir, stem+"."+format.Ext, format, func(w io.Writer) (err error) {
 			defer func() {
 				if cause := recover(); cause != nil { // it says which file
 					b.deps.Log.Error("a report's file panicked", "run_id", head.RunID, "format", format.Ext, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
@@ -141,7 +146,7 @@ func (b *Barrier) writeFiles(head protocol.ReportHead, rows iter.Seq2[json.RawMe
 	if err != nil {
 		return nil, err
 	}
-	file, err := b.folder.put(dir, stem+"_manifest.json", protocol.FileFormat{MediaType: "application/json"}, func(w io.Writer) error {
+	file, err := folder.put(dir, stem+"_manifest.json", protocol.FileFormat{MediaType: "application/json"}, func(w io.Writer) error {
 		_, err := w.Write(append(manifest, '\n'))
 		return err
 	})

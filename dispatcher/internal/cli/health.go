@@ -66,6 +66,9 @@ func (a *access) askHere(cmd *cobra.Command, data string) error {
 	if health.Clock != "" {
 		say(cmd.OutOrStdout(), "%s\n", health.Clock)
 	}
+	for _, trouble := range health.Troubles {
+		say(cmd.OutOrStdout(), "%s\n", trouble)
+	}
 	return nil
 }
 

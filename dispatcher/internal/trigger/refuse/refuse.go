@@ -34,8 +34,9 @@ func Internal() *protocol.Error {
 // NoSpace is for what a full disk keeps from being written.
 func NoSpace() *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeInternal,
-		Message: "headquarters' disk is full; nothing was created or changed", MessageZh: "总部磁盘已满，未创建或更改任何内容",
-		Hint: "tell its operator; send the same request again once there is room, it makes no second run"}
+		Message:   "the disk of headquarters' data folder is full; nothing was created or changed; tell its operator, and ask again once there is room",
+		MessageZh: "总部数据目录所在磁盘已满，未创建或更改任何内容；请通知总部管理员，腾出空间后重新发送",
+		Hint:      "the same request makes no second run; headquarters goes on by itself once there is room"}
 }
 
 // TooFast is for a user who sends more than r requests a second.

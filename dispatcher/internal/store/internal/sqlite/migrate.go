@@ -42,15 +42,12 @@ func prepareFile(ctx context.Context, conn *sql.Conn, path string, o Options) er
 		return fmt.Errorf("%w: %s has schema version %d, this program knows up to %d; install the newer program or restore an older backup",
 			ErrNewerSchema, path, version, len(steps))
 	}
-	if err := breakSeal(path); err != nil {
-		return err
-	}
 	for i := version; i < int64(len(steps)); i++ {
-		if err := migrate(ctx, conn, steps[i], i+1, o.ApplicationID); err != nil {
+		if err := migrate(ctx, conn, path, steps[i], i+1, o.ApplicationID); err != nil {
 			return fmt.Errorf("cannot migrate to schema version %d: %w", i+1, err)
 		}
 	}
-	return nil
+	return breakSeal(path)
 }
 
 // usualCheck bounds the check at Open: headquarters must be back soon. 100,000
@@ -84,8 +81,10 @@ func verdict(found []string, err error) error {
 	return nil
 }
 
-// migrate runs one step and its version mark in one transaction.
-func migrate(ctx context.Context, conn *sql.Conn, script string, version int64, id int32) error {
+// migrate runs one step and its version mark in one transaction. The seal is
+// broken right before the commit: a database that could not be changed stays as
+// it was closed.
+func migrate(ctx context.Context, conn *sql.Conn, path, script string, version int64, id int32) error {
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -95,6 +94,9 @@ func migrate(ctx context.Context, conn *sql.Conn, script string, version int64, 
 		if _, err := tx.ExecContext(ctx, text); err != nil {
 			return errors.Join(err, tx.Rollback())
 		}
+	}
+	if err := breakSeal(path); err != nil {
+		return errors.Join(err, tx.Rollback())
 	}
 	return tx.Commit()
 }

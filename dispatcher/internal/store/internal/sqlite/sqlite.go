@@ -93,16 +93,28 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if outOfRoom(err) && (ballast{path + ballastSuffix, o.BallastBytes}).release() {
 		db, err = openLocked(ctx, path, o)
 	}
+	if errors.Is(err, ErrNoSpace) {
+		err = fmt.Errorf("%w; it is as it was: make room on the disk of %s, %s for all of it, and start again", err, filepath.Dir(path), roomFor(path))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot open database %s: %w", path, err)
 	}
 	return db, nil
 }
 
+// roomFor is how much a change of the whole database may take.
+func roomFor(path string) string {
+	size := int64(0)
+	if info, err := os.Stat(path); err == nil {
+		size = info.Size()
+	}
+	return fmt.Sprintf("%d MiB", size>>20+1)
+}
+
 func openLocked(ctx context.Context, path string, o Options) (*DB, error) {
 	lock, err := acquire(path + lockSuffix)
 	if err != nil {
-		return nil, err
+		return nil, noSpace(err)
 	}
 	db := &DB{lock: lock, path: path}
 	if _, err := os.Lstat(path + RestoringSuffix); err == nil {

@@ -17,6 +17,9 @@ var ErrNoSpace = errors.New("no room to store anything")
 
 // noSpace marks what SQLite says when the medium takes no more.
 func noSpace(err error) error {
+	if errors.Is(err, syscall.ENOSPC) && !errors.Is(err, ErrNoSpace) {
+		return fmt.Errorf("%w: %w", ErrNoSpace, err) // of a file beside the database
+	}
 	var sqliteErr *driver.Error
 	if err == nil || errors.Is(err, ErrNoSpace) || !errors.As(err, &sqliteErr) {
 		return err
