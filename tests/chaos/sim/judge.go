@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"muster/internal/protocol"
 	"muster/tests/chaos/checker"
 	"muster/tests/chaos/history"
 )
@@ -43,5 +45,39 @@ func Judge(folder string, e checker.Evidence) ([]checker.Finding, history.Histor
 	}
 	e.History = h.Lines
 	found, err := checker.Check(e)
-	return found, h, err
+	return append(found, kept(h.Lines)...), h, err
+}
+
+// kept: an agent says each answer again until it has the receipt for it. All
+// faults are long over, so that each was taken in.
+func kept(lines []history.Line) (found []checker.Finding) {
+	type answer struct {
+		who, task string
+		attempt   int
+		sum       string
+	}
+	receipted := map[answer]bool{}
+	var sent []history.Line
+	var results []protocol.Result
+	for _, l := range lines {
+		var order protocol.Order
+		var result protocol.Result
+		switch {
+		case l.Role != history.RoleAgent:
+		case l.Act == history.ActGot && protocol.Decode([]byte(l.Payload), protocol.MaxPayloadBytes, &order) == nil && order.Order == protocol.OrderReceipt:
+			receipted[answer{l.Who, order.TaskID, order.Attempt, order.SHA256}] = true
+		case l.Act == history.ActSent && strings.HasSuffix(l.Topic, "/"+string(protocol.KindResult)) &&
+			protocol.Decode([]byte(l.Payload), protocol.MaxPayloadBytes, &result) == nil:
+			sent, results = append(sent, l), append(results, result)
+		}
+	}
+	for i, r := range results {
+		key := answer{sent[i].Who, r.TaskID, r.Attempt, r.SHA256}
+		if !receipted[key] {
+			receipted[key] = true // once is enough
+			found = append(found, checker.Finding{Rule: checker.Receipts, Task: r.TaskID, Attempt: r.Attempt, Line: sent[i].Source,
+				Text: "the answer was sent and never receipted: its terminal gave it up"})
+		}
+	}
+	return found
 }

@@ -30,9 +30,9 @@ type Passage struct {
 
 // Bend says what passes in the place of a message: nothing when it gets lost,
 // itself twice, itself later, or another one of the same direction from long ago.
-// It is called by one goroutine for each direction of a connection. Whoever sent
-// a message that was bent gets its acknowledgement at once, as from a broker that
-// loses, doubles and reorders.
+// It is called by one goroutine for each direction of a connection. A message is
+// acknowledged when its first passage is; one that gets lost at once, as by a
+// broker that loses.
 type Bend func(Message) []Passage
 
 // Straight passes a message on as it is.
@@ -53,10 +53,11 @@ type lane struct {
 
 	mu     sync.Mutex
 	nextID uint16
+	owed   map[uint16]uint16 // own packet id: the sender's, which waits for its acknowledgement
 }
 
 func (t *Tap) lane(to net.Conn, sent bool) *lane {
-	return &lane{tap: t, to: to, sent: sent, turn: make(chan struct{}, 1), ended: make(chan struct{}), nextID: ownIDs}
+	return &lane{tap: t, to: to, sent: sent, turn: make(chan struct{}, 1), ended: make(chan struct{}), nextID: ownIDs, owed: map[uint16]uint16{}}
 }
 
 func (l *lane) record(m Message) error {
@@ -103,7 +104,12 @@ func (l *lane) pass(raw []byte, pk packets.Packet) error {
 		})
 	case packets.Puback:
 		if l.tap.bend != nil && pk.PacketID >= ownIDs {
-			return nil // of what was bent
+			id, owed := l.back.paid(pk.PacketID)
+			if !owed {
+				return nil // of a copy
+			}
+			head := len(raw) - pk.FixedHeader.Remaining
+			raw[head], raw[head+1] = byte(id>>8), byte(id)
 		}
 	}
 	return l.write(raw, nil)
@@ -120,44 +126,64 @@ func (l *lane) write(raw []byte, record func() error) error {
 	return err
 }
 
-// bent acknowledges a message and lets pass what is to pass in its place.
+// bent lets pass what is to pass in the place of a message.
 func (l *lane) bent(m Message, id uint16) error {
 	if m.Sent { // what leaves was sent, whatever becomes of it
 		l.tap.note(l.record(m))
 	}
 	passages := l.tap.bend(m)
-	if err := l.back.write([]byte{packets.Puback << 4, 2, byte(id >> 8), byte(id)}, nil); err != nil {
-		return err
+	if len(passages) == 0 {
+		return l.back.write([]byte{packets.Puback << 4, 2, byte(id >> 8), byte(id)}, nil)
 	}
-	for _, p := range passages {
+	for i, p := range passages {
+		own := l.own()
+		if i == 0 {
+			l.mu.Lock()
+			l.owed[own] = id
+			l.mu.Unlock()
+		}
 		if p.After > 0 {
-			l.held.Go(func() { l.later(p) })
-		} else if err := l.deliver(p.Message); err != nil {
+			l.held.Go(func() { l.later(p, own) })
+		} else if err := l.deliver(p.Message, own); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l *lane) later(p Passage) {
-	timer := time.NewTimer(p.After)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		_ = l.deliver(p.Message) // the connection's end ends the pump too
-	case <-l.ended:
-	}
-}
-
-func (l *lane) deliver(m Message) error {
-	raw := append([]byte(nil), m.raw...)
+// own is the next packet id of the tap.
+func (l *lane) own() uint16 {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	id := l.nextID
 	if l.nextID++; l.nextID == 0 {
 		l.nextID = ownIDs
 	}
-	l.mu.Unlock()
-	raw[m.id], raw[m.id+1] = byte(id>>8), byte(id)
+	return id
+}
+
+// paid returns the sender's id of a message that is acknowledged now.
+func (l *lane) paid(own uint16) (id uint16, owed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	id, owed = l.owed[own]
+	delete(l.owed, own)
+	return id, owed
+}
+
+func (l *lane) later(p Passage, own uint16) {
+	timer := time.NewTimer(p.After)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		_ = l.deliver(p.Message, own) // the connection's end ends the pump too
+	case <-l.ended:
+	}
+}
+
+func (l *lane) deliver(m Message, own uint16) error {
+	raw := append([]byte(nil), m.raw...)
+	raw[m.id], raw[m.id+1] = byte(own>>8), byte(own)
 	return l.write(raw, func() error {
 		if m.Sent {
 			return nil
