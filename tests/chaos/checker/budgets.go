@@ -11,12 +11,31 @@ import (
 // budgets: RUNNING stays under its cap, grants under burst + rate·t.
 func budgets(b *book) {
 	if b.limits.MaxRunning > 0 {
-		b.capStored()
+		b.capStored(b.Store.Attempts, b.limits.MaxRunning, "")
 		b.capSeen()
 	}
 	if b.limits.GrantsPerSecond > 0 {
-		b.rateStored()
+		b.rateStored(b.Store.Attempts, b.limits.GrantsPerSecond, b.limits.GrantBurst, "")
 		b.grantsSeen()
+	}
+	b.ownBudgets()
+	b.collection()
+}
+
+// ownBudgets are those that a job's policy gives each of its runs.
+func (b *book) ownBudgets() {
+	of := map[string][]Attempt{}
+	for _, a := range b.Store.Attempts {
+		run := b.tasks[a.TaskID].RunID
+		of[run] = append(of[run], a)
+	}
+	for _, run := range b.Store.Runs {
+		if run.Policy.MaxRunning > 0 {
+			b.capStored(of[run.RunID], run.Policy.MaxRunning, " of its run")
+		}
+		if run.Policy.GrantRate > 0 {
+			b.rateStored(of[run.RunID], run.Policy.GrantRate, run.Policy.GrantBurst, " for its run")
+		}
 	}
 }
 
@@ -44,9 +63,9 @@ func over(steps []step, limit int) (step, int) {
 // capStored goes by what headquarters noted. A slot is free once its attempt's
 // end is committed, and both moments are read before their commits: each end is
 // taken to be Slack earlier.
-func (b *book) capStored() {
+func (b *book) capStored(attempts []Attempt, limit int, whose string) {
 	var steps []step
-	for _, a := range b.Store.Attempts {
+	for _, a := range attempts {
 		key := execution{a.TaskID, a.Attempt}
 		end := a.EndedAt - ms(b.limits.Slack)
 		if a.EndedAt != 0 && end <= a.GrantedAt {
@@ -57,8 +76,8 @@ func (b *book) capStored() {
 			steps = append(steps, step{at: end, by: -1, execution: key})
 		}
 	}
-	if s, running := over(steps, b.limits.MaxRunning); running > 0 {
-		b.broken(Finding{Task: s.task, Attempt: s.attempt}, "with its grant at %s the store had %d RUNNING, the cap is %d", moment(s.at), running, b.limits.MaxRunning)
+	if s, running := over(steps, limit); running > 0 {
+		b.broken(Finding{Task: s.task, Attempt: s.attempt}, "with its grant at %s the store had %d RUNNING%s, the cap is %d", moment(s.at), running, whose, limit)
 	}
 }
 
@@ -91,14 +110,14 @@ func (b *book) capSeen() {
 
 // rateStored goes by headquarters' own moments, over its restarts too. Moments
 // are whole milliseconds: one token of slack.
-func (b *book) rateStored() {
-	granted := slices.Clone(b.Store.Attempts)
+func (b *book) rateStored(attempts []Attempt, rate float64, burst int, whose string) {
+	granted := slices.Clone(attempts)
 	slices.SortStableFunc(granted, func(a, c Attempt) int { return cmp.Compare(a.GrantedAt, c.GrantedAt) })
-	bucket := b.bucket()
+	bucket := newBucket(rate, float64(burst)+1) // the token of slack
 	for _, a := range granted {
-		if !bucket.take(a.GrantedAt) {
-			b.broken(Finding{Task: a.TaskID, Attempt: a.Attempt}, "its grant at %s is more than a burst of %d and %g a second allow",
-				moment(a.GrantedAt), b.limits.GrantBurst, b.limits.GrantsPerSecond)
+		if !bucket.take(a.GrantedAt, 1) {
+			b.broken(Finding{Task: a.TaskID, Attempt: a.Attempt}, "its grant at %s is more than a burst of %d and %g a second allow%s",
+				moment(a.GrantedAt), burst, rate, whose)
 			return
 		}
 	}
@@ -127,15 +146,12 @@ type bucket struct {
 	last               int64
 }
 
-func (b *book) bucket() *bucket {
-	burst := float64(b.limits.GrantBurst) + 1 // the token of slack
-	return &bucket{rate: b.limits.GrantsPerSecond, burst: burst, level: burst}
-}
+func newBucket(rate, burst float64) bucket { return bucket{rate: rate, burst: burst, level: burst} }
 
-func (t *bucket) take(at int64) bool {
+func (t *bucket) take(at int64, tokens float64) bool {
 	t.level = min(t.burst, t.level+t.rate*float64(max(at-t.last, 0))/1000)
 	t.last = max(t.last, at)
-	t.level--
+	t.level -= tokens
 	return t.level >= 0
 }
 

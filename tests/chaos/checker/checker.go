@@ -93,14 +93,18 @@ type Audit struct {
 // Limits is what was promised, and how sharp the observation is. Zero values
 // take the defaults that stand beside them.
 type Limits struct {
-	MaxRunning      int           // cap on RUNNING; 0: not judged
-	GrantsPerSecond float64       // 0: not judged
-	GrantBurst      int           // of the bucket
-	Slack           time.Duration // 50 ms: between a moment that headquarters notes and the act
-	Barrier         time.Duration // 1 s: how far from the deadline a barrier may close
-	Reoffer         time.Duration // 10 s: from a subscription after a fault to the offers
-	Settle          time.Duration // 60 s: from the last fault to the end of everything
-	WarmUp          float64       // 0.2: share of a process's samples that is not judged
+	MaxRunning      int     // cap on RUNNING; 0: not judged
+	GrantsPerSecond float64 // 0: not judged
+	GrantBurst      int     // of the bucket
+
+	UploadsInFlight      int           // cap on large results on their way in; 0: not judged
+	UploadBytesPerSecond int           // 0: not judged
+	UploadBurstBytes     int           // of the bucket
+	Slack                time.Duration // 50 ms: between a moment that headquarters notes and the act
+	Barrier              time.Duration // 1 s: how far from the deadline a barrier may close
+	Reoffer              time.Duration // 10 s: from a subscription after a fault to the offers
+	Settle               time.Duration // 60 s: from the last fault to the end of everything
+	WarmUp               float64       // 0.2: share of a process's samples that is not judged
 }
 
 func (l Limits) filled() Limits {

@@ -1,10 +1,14 @@
 package checker_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/xuri/excelize/v2"
 
 	"muster/internal/protocol"
 	"muster/internal/task"
@@ -76,7 +80,7 @@ func (w *world) files(rev *checker.Revision) {
 	rev.Files = nil
 	manifest := protocol.Manifest{Schema: protocol.ManifestSchema, RunID: rev.RunID, Revision: rev.Revision, Reason: rev.Why}
 	base := fmt.Sprintf("20260917-1800_probe_%s_r%d", rev.RunID, rev.Revision)
-	for _, f := range []struct{ ending, text string }{{".json", w.text(report)}, {".csv", csvOf(report)}, {".html", htmlOf(report)}} {
+	for _, f := range []struct{ ending, text string }{{".json", w.text(report)}, {".csv", csvOf(report)}, {".html", htmlOf(report)}, {".xlsx", w.xlsxOf(report)}} {
 		manifest.Files = append(manifest.Files, w.file(rev, base+f.ending, f.text))
 	}
 	w.file(rev, base+"_manifest.json", w.text(manifest))
@@ -98,7 +102,14 @@ func (w *world) rewrite(name, old, with string) {
 	if text == string(w.e.Reports[path]) {
 		w.t.Fatalf("%s has no %q", name, old)
 	}
-	was := sum(string(w.e.Reports[path]))
+	w.overwrite(name, text)
+}
+
+// overwrite is rewrite with the whole content.
+func (w *world) overwrite(name, text string) {
+	w.t.Helper()
+	path := "2026/09/" + name
+	size, was := len(w.e.Reports[path]), sum(string(w.e.Reports[path]))
 	w.e.Reports[path] = []byte(text)
 	for i := range w.e.Store.Revisions {
 		for j := range w.e.Store.Revisions[i].Files {
@@ -111,7 +122,7 @@ func (w *world) rewrite(name, old, with string) {
 		return
 	}
 	base := name[:strings.LastIndex(name, ".")]
-	w.rewrite(base+"_manifest.json", fmt.Sprintf(`"bytes":%d,"sha256":%q`, len(text)-len(with)+len(old), was),
+	w.rewrite(base+"_manifest.json", fmt.Sprintf(`"bytes":%d,"sha256":%q`, size, was),
 		fmt.Sprintf(`"bytes":%d,"sha256":%q`, len(text), sum(text)))
 }
 
@@ -122,6 +133,61 @@ func csvOf(r protocol.Report) string {
 		fmt.Fprintf(&b, "%s,%s,%s,%s,%s\r\n", row.StoreID, row.Name, row.Outcome, row.Reason, row.AtBarrier)
 	}
 	return b.String()
+}
+
+// xlsxOf is a workbook with the three sheets.
+func (w *world) xlsxOf(r protocol.Report) string {
+	w.t.Helper()
+	book := excelize.NewFile()
+	names := map[task.Outcome]string{task.OutcomeSucceeded: "成功 succeeded", task.OutcomeFailed: "失败 failed", task.OutcomeTimedOut: "超时 timed out",
+		task.OutcomeOffline: "离线 offline", task.OutcomeCancelled: "取消 cancelled", "": "目标合计 targets"}
+	summary := [][]any{{"项目\nItem", "值\nValue"}, {"结论 verdict", "x"}}
+	for i, n := range []int{r.Counts.Succeeded, r.Counts.Failed, r.Counts.TimedOut, r.Counts.Offline, r.Counts.Cancelled, r.Targets} {
+		outcome := []task.Outcome{task.OutcomeSucceeded, task.OutcomeFailed, task.OutcomeTimedOut, task.OutcomeOffline, task.OutcomeCancelled, ""}[i]
+		summary = append(summary, []any{names[outcome], n})
+	}
+	header := []any{"门店编号\nStore", "结果\nOutcome", "原因代码\nReason code", "截止时结果\nAt the barrier"}
+	stores, missing := [][]any{header}, [][]any{header}
+	for _, row := range r.Stores {
+		line := []any{row.StoreID, names[row.Outcome], string(row.Reason), names[row.AtBarrier]}
+		stores = append(stores, line)
+		if row.Outcome != task.OutcomeSucceeded {
+			missing = append(missing, line)
+		}
+	}
+	for name, lines := range map[string][][]any{"汇总 summary": summary, "门店 stores": stores, "未成功 missing": missing} {
+		if _, err := book.NewSheet(name); err != nil {
+			w.t.Fatal(err)
+		}
+		for i, line := range lines {
+			if err := book.SetSheetRow(name, fmt.Sprintf("A%d", i+1), &line); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
+	return w.saved(book)
+}
+
+func (w *world) saved(book *excelize.File) string {
+	w.t.Helper()
+	var b bytes.Buffer
+	if err := errors.Join(book.Write(&b), book.Close()); err != nil {
+		w.t.Fatal(err)
+	}
+	return b.String()
+}
+
+// recell changes one cell of a published workbook.
+func (w *world) recell(name, sheet, cell string, value any) {
+	w.t.Helper()
+	book, err := excelize.OpenReader(bytes.NewReader(w.e.Reports["2026/09/"+name]))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := book.SetCellValue(sheet, cell, value); err != nil {
+		w.t.Fatal(err)
+	}
+	w.overwrite(name, w.saved(book))
 }
 
 func htmlOf(r protocol.Report) string {

@@ -72,7 +72,8 @@ func TestEachRuleHasTwoPlantedViolations(t *testing.T) {
 }
 
 func plants() []plant {
-	return slices.Concat(answerPlants(), movePlants(), executionPlants(), targetPlants(), reportPlants(), bytePlants(), budgetPlants(), endPlants())
+	return slices.Concat(answerPlants(), movePlants(), executionPlants(), targetPlants(), reportPlants(), workbookPlants(), bytePlants(),
+		budgetPlants(), ownPlants(), endPlants())
 }
 
 // edit changes the first line that is chosen.

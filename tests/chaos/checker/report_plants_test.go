@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"muster/internal/protocol"
 	"muster/internal/task"
 	"muster/tests/chaos/checker"
 	"muster/tests/chaos/history"
@@ -80,13 +81,45 @@ func reportPlants() []plant {
 	}
 }
 
+func workbookPlants() []plant {
+	return []plant{
+		{name: "a workbook counts otherwise", rule: checker.Reports, want: `I5: run R2 file 20260917-1800_probe_R2_r1.xlsx it counts 2 succeeded 0 failed 0 timed out 0 offline 1 cancelled, the store has 1 succeeded 0 failed 0 timed out 0 offline 1 cancelled` +
+			"\n" + `I5: run R2 file 20260917-1800_probe_R2_r1.xlsx its buckets sum to 3 of 2 targets`,
+			after: func(w *world) {
+				w.recell("20260917-1800_probe_R2_r1.xlsx", "汇总 summary", "B3", 2)
+				w.relook()
+			}},
+		{name: "a workbook has another row", rule: checker.Reports, want: `I5: run R3 file 20260917-1800_probe_R3_r1.xlsx it has store D as timed_out "went_offline", the store has timed_out "online_never_claimed"`,
+			after: func(w *world) {
+				w.recell("20260917-1800_probe_R3_r1.xlsx", "门店 stores", "C2", "went_offline")
+				w.recell("20260917-1800_probe_R3_r1.xlsx", "未成功 missing", "C2", "went_offline")
+				w.relook()
+			}},
+		{name: "a workbook that contradicts itself", rule: checker.Reports, want: `I5: run R3 file 20260917-1800_probe_R3_r1.xlsx it cannot be read: store D is missing for "online_never_claimed" and for "went_offline"`,
+			after: func(w *world) {
+				w.recell("20260917-1800_probe_R3_r1.xlsx", "未成功 missing", "C2", "went_offline")
+				w.relook()
+			}},
+		{name: "a workbook whose missing lack one", rule: checker.Reports, want: `I5: run R2 file 20260917-1800_probe_R2_r1.xlsx it cannot be read: store B is cancelled, and on the sheet of the missing: false`,
+			after: func(w *world) {
+				w.recell("20260917-1800_probe_R2_r1.xlsx", "未成功 missing", "A2", "X")
+				w.relook()
+			}},
+		{name: "a workbook tells another barrier", rule: checker.Reports, want: `I5: run R1 file 20260917-1800_probe_R1_r2.xlsx it has store C as timed_out at the barrier, revision 1 has offline`,
+			after: func(w *world) {
+				w.recell("20260917-1800_probe_R1_r2.xlsx", "门店 stores", "D4", "超时 timed out")
+				w.relook()
+			}},
+	}
+}
+
 func bytePlants() []plant {
 	return []plant{
 		{name: "bytes that are not those published", rule: checker.Reports, want: `I5: run R2 file 20260917-1800_probe_R2_r1.csv its bytes hash to d67e2e944994, the store has 37bfee110bba`,
 			after: func(w *world) {
 				w.e.Reports["2026/09/20260917-1800_probe_R2_r1.csv"] = []byte("changed")
 			}},
-		{name: "a file that changed between two looks", rule: checker.Reports, want: `I5: file 2026/09/20260917-1800_probe_R1_r1.html (collector-watch.jsonl:86) its bytes hashed to a35c07067628 (collector-watch.jsonl:64) and now to d9298a10d1b0`,
+		{name: "a file that changed between two looks", rule: checker.Reports, want: `I5: file 2026/09/20260917-1800_probe_R1_r1.html (collector-watch.jsonl:94) its bytes hashed to a35c07067628 (collector-watch.jsonl:66) and now to d9298a10d1b0`,
 			after: func(w *world) {
 				w.say(100_000, watch, history.Line{Act: history.ActLooked, Name: "2026/09/20260917-1800_probe_R1_r1.html", SHA256: sum("other")})
 			}},
@@ -149,6 +182,36 @@ func budgetPlants() []plant {
 				w.samples(func(n int, s *history.Sample) { s.RSSBytes += int64(n) << 20 })
 			}},
 	}
+}
+
+// ownPlants are about budgets of a run, and of uploads.
+func ownPlants() []plant {
+	return []plant{
+		{name: "too many of a run run", rule: checker.Budgets, want: `I6: run R1 task R1-B attempt 1 with its grant at 10:00:01.100 the store had 2 RUNNING of its run, the cap is 1`,
+			before: func(w *world) { w.runOf("R1").Policy.MaxRunning = 1 }},
+		{name: "grants of a run faster than its rate", rule: checker.Budgets, want: `I6: run R1 task R1-B attempt 2 its grant at 10:00:04.000 is more than a burst of 1 and 0.1 a second allow for its run`,
+			before: func(w *world) { w.runOf("R1").Policy = checker.RunPolicy{GrantRate: 0.1, GrantBurst: 1} }},
+		{name: "too many uploads", rule: checker.Budgets, want: `I6: run R1 task R1-B attempt 1 (agent-B_pos1.jsonl:16) with this order 2 uploads were in flight, the cap is 1`,
+			before: func(w *world) {
+				w.e.Limits.UploadsInFlight = 1
+				w.upload(1200, "R1-A", 1, 9000)
+				w.upload(1300, "R1-B", 1, 9000)
+			}},
+		{name: "uploads faster than the rate", rule: checker.Budgets, want: `I6: run R1 task R1-B attempt 1 (agent-B_pos1.jsonl:16) its 9000 bytes were called for at 10:00:01.300, more than a burst of 10000 and 1000 a second allow`,
+			before: func(w *world) {
+				w.e.Limits.UploadBytesPerSecond, w.e.Limits.UploadBurstBytes = 1000, 10_000
+				w.upload(1200, "R1-A", 1, 9000)
+				w.upload(1300, "R1-B", 1, 9000)
+			}},
+	}
+}
+
+// upload announces a large answer and has its terminal called for it.
+func (w *world) upload(at int64, id string, attempt int, size int64) {
+	store := w.storeOf(id)
+	w.say(at-10, agentOf(store), history.Line{Act: history.ActSent, Topic: "muster/v1/stores/" + store + "/terminals/pos1/ready",
+		Payload: w.text(protocol.Ready{Meta: w.meta(at - 10), TaskID: id, Attempt: attempt, Bytes: size, SHA256: sum(id)})})
+	w.order(at, store, protocol.Order{Order: protocol.OrderSend, TaskID: id, Attempt: attempt})
 }
 
 // samples changes each sample by its number.

@@ -140,6 +140,8 @@ func (b *book) says(f reportFile, where Finding, rev Revision) {
 		claims, err = csvClaim(f.content)
 	case strings.HasSuffix(f.named.Name, ".html"):
 		claims, err = htmlClaim(f.content)
+	case strings.HasSuffix(f.named.Name, ".xlsx"):
+		claims, err = workbookClaim(f.content)
 	default:
 		return
 	}

@@ -2,6 +2,7 @@ package checker_test
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +17,9 @@ import (
 // is not listened to.
 func TestWhatIsAllowedIsNotFound(t *testing.T) {
 	t.Parallel()
-	for name, change := range allowed() {
+	all := allowed()
+	maps.Copy(all, allowedUploads())
+	for name, change := range all {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, f := range (plant{before: change}).found(t) {
@@ -53,6 +56,13 @@ func allowed() map[string]func(*world) {
 			w.say(24_500, watch, history.Line{Act: history.ActFault, Name: "dispatcher paused", On: true})
 			w.say(28_000, watch, history.Line{Act: history.ActFault, Name: "dispatcher paused"})
 			w.runOf("R3").ClosedAt = t0 + 28_900
+		},
+		"a barrier that waits for a headquarters that dies again": func(w *world) {
+			w.say(24_500, watch, history.Line{Act: history.ActFault, Name: "dispatcher", On: true})
+			w.say(28_000, watch, history.Line{Act: history.ActFault, Name: "dispatcher"})
+			w.say(28_400, watch, history.Line{Act: history.ActFault, Name: "dispatcher", On: true})
+			w.say(29_500, watch, history.Line{Act: history.ActFault, Name: "dispatcher"})
+			w.runOf("R3").ClosedAt = t0 + 30_200
 		},
 		"a connection too short for an offer": func(w *world) {
 			w.say(14_550, agentOf("D"), history.Line{Act: history.ActDisconnected})
@@ -92,6 +102,25 @@ func allowed() map[string]func(*world) {
 				return l.Act == history.ActSampled && n%3 > 0
 			})
 			w.samples(func(n int, s *history.Sample) { s.Goroutines += n * 1000 })
+		},
+	}
+}
+
+// allowedUploads are of that kind too.
+func allowedUploads() map[string]func(*world) {
+	return map[string]func(*world){
+		"uploads one after the other": func(w *world) {
+			w.e.Limits.UploadsInFlight, w.e.Limits.UploadBytesPerSecond, w.e.Limits.UploadBurstBytes = 1, 1000, 10_000
+			w.upload(1200, "R1-A", 1, 9000)
+			w.order(1300, "A", protocol.Order{Order: protocol.OrderSend, TaskID: "R1-A", Attempt: 1}) // the first was lost
+			w.upload(2001, "R1-B", 1, 1500)
+			w.upload(4800, "R1-B", 2, 2500)
+		},
+		"an upload that its connection ended": func(w *world) {
+			w.e.Limits.UploadsInFlight = 1
+			w.upload(11_000, "R3-D", 1, 9000)
+			w.say(12_100, agentOf("D"), history.Line{Act: history.ActDisconnected})
+			w.upload(12_200, "R3-E", 1, 9000)
 		},
 	}
 }
