@@ -25,9 +25,9 @@ func TestMain(m *testing.M) {
 	os.Exit(programs.BuildAndRun(m, func(folder string) { bin = folder }))
 }
 
-// site is a headquarters with stores that nobody answers for, and its data folder
+// headquarters is one with stores that nobody answers for, and its data folder
 // on a disk of its own.
-type site struct {
+type headquarters struct {
 	t      *testing.T
 	dir    string
 	data   string
@@ -36,9 +36,9 @@ type site struct {
 	hq     *programs.Process
 }
 
-func newSite(t *testing.T, stores, megabytes int) *site {
+func newHeadquarters(t *testing.T, stores, megabytes int) *headquarters {
 	t.Helper()
-	s := &site{t: t, dir: t.TempDir(), addr: programs.FreeAddr(t)}
+	s := &headquarters{t: t, dir: t.TempDir(), addr: programs.FreeAddr(t)}
 	s.data = filepath.Join(s.dir, "data")
 	if err := os.Mkdir(s.data, 0o700); err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func newSite(t *testing.T, stores, megabytes int) *site {
 	return s
 }
 
-func (s *site) write(name, text string) string {
+func (s *headquarters) write(name, text string) string {
 	s.t.Helper()
 	path := filepath.Join(s.dir, name)
 	err := os.MkdirAll(filepath.Dir(path), 0o700)
@@ -80,7 +80,7 @@ func (s *site) write(name, text string) string {
 	return path
 }
 
-func (s *site) serve() {
+func (s *headquarters) serve() {
 	s.t.Helper()
 	s.hq = programs.Launch(s.t, filepath.Join(bin, "dispatcher"), "serve", "--config", s.config)
 	programs.Eventually(s.t, "headquarters", func() bool {
@@ -90,7 +90,7 @@ func (s *site) serve() {
 }
 
 // dispatcher runs one command to its end.
-func (s *site) dispatcher(args ...string) (said string, code int) {
+func (s *headquarters) dispatcher(args ...string) (said string, code int) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), programs.Patience)
 	defer cancel()
@@ -106,7 +106,7 @@ func (s *site) dispatcher(args ...string) (said string, code int) {
 }
 
 // order orders a run over all stores, and returns its id, "" when it was refused.
-func (s *site) order() (runID, said string) {
+func (s *headquarters) order() (runID, said string) {
 	s.t.Helper()
 	said, code := s.dispatcher("run", "probe", "--stores", "all", "--json", "--broker", "mqtt://"+s.addr, "--user", "ops", "--timeout", "10s")
 	if code != 0 {
@@ -121,14 +121,14 @@ func (s *site) order() (runID, said string) {
 }
 
 // known asks whether headquarters has the run.
-func (s *site) known(runID string) bool {
+func (s *headquarters) known(runID string) bool {
 	s.t.Helper()
 	_, code := s.dispatcher("status", runID, "--broker", "mqtt://"+s.addr, "--user", "ops")
 	return code == 0
 }
 
 // fill leaves not a byte on the data folder's disk.
-func (s *site) fill() {
+func (s *headquarters) fill() {
 	s.t.Helper()
 	file, err := os.Create(s.filler())
 	if err != nil {
@@ -144,11 +144,11 @@ func (s *site) fill() {
 	}
 }
 
-func (s *site) filler() string { return filepath.Join(s.data, "filler") }
+func (s *headquarters) filler() string { return filepath.Join(s.data, "filler") }
 
 func TestHeadquartersOnAFullDiskRefusesOrdersAndGoesOnWhenThereIsRoom(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, 3000, 64)
+	s := newHeadquarters(t, 3000, 64)
 	s.serve()
 	var accepted []string
 	first, said := s.order()
@@ -194,7 +194,7 @@ func TestHeadquartersOnAFullDiskRefusesOrdersAndGoesOnWhenThereIsRoom(t *testing
 
 func TestKilledHeadquartersStartsOnAFullDisk(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, 100, 64)
+	s := newHeadquarters(t, 100, 64)
 	s.serve()
 	runID, said := s.order()
 	if runID == "" {
@@ -210,7 +210,7 @@ func TestKilledHeadquartersStartsOnAFullDisk(t *testing.T) {
 
 func TestRestoreOfWhatWasBackedUpWhileHeadquartersRan(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, 100, 64)
+	s := newHeadquarters(t, 100, 64)
 	s.serve()
 	before, _ := s.order()
 	file := filepath.Join(s.dir, "backup.db")
