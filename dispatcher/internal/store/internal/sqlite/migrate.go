@@ -95,10 +95,14 @@ func migrate(ctx context.Context, conn *sql.Conn, path, script string, version i
 			return errors.Join(err, tx.Rollback())
 		}
 	}
-	if err := breakSeal(path); err != nil {
+	mend, err := crackSeal(path)
+	if err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
-	return tx.Commit()
+	if err := tx.Commit(); err != nil {
+		return errors.Join(err, mend())
+	}
+	return nil
 }
 
 // migrations returns the scripts in order: element 0 leads to version 1.

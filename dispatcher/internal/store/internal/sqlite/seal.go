@@ -63,8 +63,22 @@ func readHeader(path string) ([]byte, error) {
 	return header[:n], err
 }
 
+// crackSeal takes the hash away before a change that may fail; mend puts it back,
+// for which a full disk has room. A crash in between leaves none, which is safe.
+func crackSeal(path string) (mend func() error, err error) {
+	seal, cracked := path+sealSuffix, path+sealSuffix+".part"
+	switch err := os.Rename(seal, cracked); {
+	case os.IsNotExist(err):
+		return func() error { return nil }, nil
+	case err != nil:
+		return nil, fmt.Errorf("cannot break the seal of the database: %w", err)
+	}
+	return func() error { return os.Rename(cracked, seal) }, SyncFolder(filepath.Dir(path))
+}
+
 // breakSeal takes the hash away for good before anything is written.
 func breakSeal(path string) error {
+	_ = os.Remove(path + sealSuffix + ".part") // it says nothing, and is overwritten
 	if err := os.Remove(path + sealSuffix); err != nil {
 		if os.IsNotExist(err) {
 			return nil

@@ -1,0 +1,155 @@
+package storage_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"muster/internal/protocol"
+	"muster/tests/chaos/site"
+	"muster/tests/fleet"
+	"muster/tests/programs"
+)
+
+// ear hears the alarms of a headquarters.
+type ear struct {
+	mu    sync.Mutex
+	heard []protocol.Alarm
+}
+
+func listen(t *testing.T, addr string) *ear {
+	t.Helper()
+	e := &ear{}
+	conn, err := fleet.Dial(t.Context(), addr, fleet.Login{User: "ops"}, func(m fleet.Message) {
+		var alarm protocol.Alarm
+		if err := json.Unmarshal(m.Payload, &alarm); err != nil {
+			t.Error(err)
+		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.heard = append(e.heard, alarm)
+	})
+	if err == nil {
+		err = conn.Subscribe(t.Context(), "muster/v1/alarms/#")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return e
+}
+
+// await waits for an alarm of the kind, and forgets what came before it.
+func (e *ear) await(t *testing.T, kind string, recovered bool) {
+	t.Helper()
+	what := "the alarm " + kind
+	if recovered {
+		what += " that it is over"
+	}
+	programs.Eventually(t, what, func() bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		for i, a := range e.heard {
+			if a.Kind == kind && a.Recovered == recovered {
+				e.heard = e.heard[i+1:]
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// freeze makes a folder one in which even root changes no name, or a usual one.
+func freeze(t *testing.T, name string, on bool) {
+	t.Helper()
+	folder, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	flags := 0
+	if on {
+		flags = unix.STATX_ATTR_IMMUTABLE // the same bit
+	}
+	if err := unix.IoctlSetPointerInt(int(folder.Fd()), unix.FS_IOC_SETFLAGS, flags); err != nil {
+		t.Skipf("no folder can be frozen here: %v", err)
+	}
+}
+
+// TestReportThatCannotBeWrittenIsPublishedWhenItCan: the reports folder is full,
+// frozen, and a share that is away. Each time the alarm says so, health
+// tells which run waits, deadlines are kept, and the report is published by
+// itself, the manifest last, and the same as ever.
+func TestReportThatCannotBeWrittenIsPublishedWhenItCan(t *testing.T) {
+	t.Parallel()
+	s := &stand{Site: site.New(t, bin, site.Config{}, "A"), t: t}
+	mountSmall(t, s.Reports(), 1)
+	person, eye := s.Writer(site.Wang), s.Writer(site.Watch)
+	ask := func(payload string) protocol.Reply { return s.Ask(person, protocol.VerbRun, payload) }
+	s.Serve()
+	alarms := listen(t, s.Addr)
+	s.Agent("A")
+	s.wantSuccess("before", s.ask(ask, 30)) // makes the month's folder
+	months, err := filepath.Glob(filepath.Join(s.Reports(), "*", "[01]*"))
+	if err != nil || len(months) != 1 {
+		t.Fatal(months, err)
+	}
+	var free func()
+	for _, c := range []struct {
+		name       string
+		begin, end func()
+	}{
+		{"full", func() { free = fillDisk(t, s.Reports()) }, func() { free() }},
+		{"frozen", func() { freeze(t, months[0], true) }, func() { freeze(t, months[0], false) }},
+		{"away", func() { mountOver(t, s.Reports()) }, func() { unmount(t, s.Reports()) }},
+	} {
+		c.begin()
+		run := s.ask(ask, 30)
+		alarms.await(t, "report_not_published", false)
+		if health := s.health(); !strings.Contains(health, "report_not_published: run "+run) {
+			t.Errorf("%s: health says %q", c.name, health)
+		}
+		if left, _ := filepath.Glob(filepath.Join(s.Reports(), "*", "*", "*"+run+"*manifest.json")); len(left) != 0 {
+			t.Errorf("%s: there is a manifest: %v", c.name, left)
+		}
+		c.end()
+		alarms.await(t, "report_not_published", true)
+		s.wantSuccess(c.name, run)
+		if health := s.health(); health != "" {
+			t.Errorf("%s: health says %q when it is over", c.name, health)
+		}
+	}
+	s.Judge(eye)
+}
+
+// health is what dispatcher health says, on the machine of headquarters.
+func (s *stand) health() string {
+	s.t.Helper()
+	h := headquarters{t: s.t}
+	said, code := h.dispatcher("health", "--data", s.Data())
+	if code != 0 {
+		s.t.Errorf("health ends with %d: %s", code, said)
+	}
+	return said
+}
+
+// mountOver puts a disk without room for a file in the folder's place, as an empty
+// mount point that nobody may write to is.
+func mountOver(t *testing.T, folder string) {
+	t.Helper()
+	if err := unix.Mount("none", folder, "tmpfs", unix.MS_RDONLY, "mode=700"); err != nil {
+		t.Skipf("nothing can be mounted here: %v", err)
+	}
+}
+
+func unmount(t *testing.T, folder string) {
+	t.Helper()
+	if err := unix.Unmount(folder, 0); err != nil {
+		t.Error(err)
+	}
+}
