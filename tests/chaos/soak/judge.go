@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"runtime"
+
+	"muster/tests/chaos/checker"
+	"muster/tests/chaos/history"
+)
+
+// figures are what the judge counted on its way, for the report.
+type figures struct {
+	lines, runs, tasks, attempts, results, revisions, files, executions int
+}
+
+// judge judges every epoch, one after the other, so that only one of them is in
+// memory. It returns what is broken.
+func (s *soak) judge(ctx context.Context) (found []string, sum figures, err error) {
+	c := &carrier{topics: s.topics, lost: map[execution]bool{}}
+	marks := map[execution]string{}
+	var carried []history.Line
+	var hidden []string
+	for n, e := range s.epochs {
+		s.say("judging epoch %d of %d", n+1, len(s.epochs))
+		lines, err := s.readHistory(n, e)
+		if err != nil {
+			return nil, sum, err
+		}
+		sum.lines += len(lines)
+		for _, l := range lines { // over all epochs, whatever a restore took back
+			if l.Act != history.ActExecuted {
+				continue
+			}
+			one := execution{l.Task, l.Attempt}
+			if before, again := marks[one]; again {
+				found = append(found, fmt.Sprintf("epoch %d: I3: task %s attempt %d was executed twice (%s, %s)", n, l.Task, l.Attempt, before, l.Source))
+			}
+			marks[one] = l.Source
+		}
+		all := taken(append(carried, lines...), c.lost)
+		history.Order(all)
+		if n > 0 {
+			headquartersWasAway(all, s.epochs[n-1], e)
+			lost, err := missing(ctx, filepath.Join(e.folder, "muster.db"), s.epochs[n-1].backup)
+			if err != nil {
+				return nil, sum, err
+			}
+			for _, one := range lost {
+				found = append(found, fmt.Sprintf("epoch %d: %s", n, one))
+			}
+		}
+		broken, err := s.check(ctx, n, all, hidden, &sum)
+		if err != nil {
+			return nil, sum, err
+		}
+		for _, f := range broken {
+			found = append(found, fmt.Sprintf("epoch %d: %s", n, f))
+		}
+		if e.backup == "" || n == len(s.epochs)-1 {
+			break
+		}
+		if carried, hidden, err = c.next(ctx, e, all); err != nil {
+			return nil, sum, err
+		}
+		s.say("epoch %d: %d findings, %d of %d lines go on", n+1, len(broken), len(carried), len(all))
+		runtime.GC()
+	}
+	sum.executions = len(marks)
+	return found, sum, nil
+}
+
+// next makes the carrier ready for an epoch's backup and returns what goes on.
+func (c *carrier) next(ctx context.Context, e epoch, all []history.Line) (carried []history.Line, hidden []string, err error) {
+	if hidden, err = list(ctx, e.backup, over); err != nil {
+		return nil, nil, err
+	}
+	c.since, c.runs, c.tasks = e.backUs, map[string]bool{}, map[string]bool{}
+	gone := map[string]bool{}
+	for _, run := range hidden {
+		gone[run] = true
+	}
+	runs, err := list(ctx, e.backup, `SELECT run_id FROM runs`)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, run := range runs {
+		if c.runs[run] = !gone[run]; gone[run] {
+			continue
+		}
+		tasks, err := list(ctx, e.backup, `SELECT task_id FROM tasks WHERE run_id = '`+run+`'`)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, task := range tasks {
+			c.tasks[task] = true
+		}
+	}
+	return c.carry(all), hidden, nil
+}
+
+// readHistory reads what belongs to one epoch: its own file, and the part of the
+// real agents' files that lies in its time.
+func (s *soak) readHistory(n int, e epoch) ([]history.Line, error) {
+	h, err := history.Read(s.ledger.of(n))
+	if err != nil {
+		return nil, err
+	}
+	agents, err := history.Read(s.path("history", "agents"))
+	if err != nil {
+		return nil, err
+	}
+	last := n == len(s.epochs)-1
+	for _, l := range agents.Lines {
+		in := l.MonoUs >= e.fromUs && (last || l.MonoUs < e.toUs)
+		if l.MonoUs == 0 {
+			in = l.AtMs >= e.fromMs && (last || l.AtMs < e.toMs)
+		}
+		if in {
+			h.Lines = append(h.Lines, l)
+		}
+	}
+	for i, l := range h.Lines {
+		h.Lines[i] = lean(s.topics, l)
+	}
+	return h.Lines, nil
+}
+
+// headquartersWasAway lets the absence with which an epoch begins reach back to
+// the backup: for what it knows, headquarters was away since then.
+func headquartersWasAway(lines []history.Line, before, e epoch) {
+	for i, l := range lines {
+		if l.Act == history.ActFault && l.Name == "dispatcher" && l.On && l.MonoUs == e.fromUs {
+			lines[i].AtMs = before.backAt
+			return
+		}
+	}
+}
+
+// check lets the checker judge one epoch.
+func (s *soak) check(ctx context.Context, n int, lines []history.Line, hidden []string, sum *figures) ([]checker.Finding, error) {
+	e := s.epochs[n]
+	store, err := readStore(ctx, filepath.Join(e.folder, "muster.db"), hidden, e.takenMs)
+	if err != nil {
+		return nil, err
+	}
+	gone := map[string]bool{}
+	for _, run := range hidden {
+		gone[run] = true
+	}
+	files, err := readReports(filepath.Join(e.folder, "reports"), gone)
+	if err != nil {
+		return nil, err
+	}
+	evidence := checker.Evidence{Root: s.topics.Root(), History: lines, Store: store, Reports: files, Limits: s.limits()}
+	if e.audit != nil {
+		evidence.Audit = &checker.Audit{Exit: e.audit.exit, Output: e.audit.output}
+	}
+	if earlier := e.backup; earlier != "" {
+		old, err := readStore(ctx, earlier, hidden, e.backAt)
+		if err != nil {
+			return nil, err
+		}
+		evidence.Earlier = &old
+	}
+	sum.runs, sum.files = sum.runs+len(store.Runs), sum.files+len(files)
+	sum.tasks, sum.attempts, sum.revisions = sum.tasks+len(store.Tasks), sum.attempts+len(store.Attempts), sum.revisions+len(store.Revisions)
+	for _, a := range store.Attempts {
+		if a.ReceivedAt != 0 {
+			sum.results++
+		}
+	}
+	s.say("epoch %d: %d lines, %d runs, %d tasks, %d attempts, %d revisions, %d files", n+1, len(lines), len(store.Runs), len(store.Tasks), len(store.Attempts), len(store.Revisions), len(files))
+	return checker.Check(evidence)
+}

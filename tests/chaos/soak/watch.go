@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"muster/tests/fleet"
+)
+
+const (
+	sampleEvery = 2 * time.Second
+	agentEvery  = 10 * time.Second
+	lookEvery   = 5 * time.Second
+)
+
+// watchRuns writes down the events of all runs, over any number of connections,
+// until ctx ends.
+func (s *soak) watchRuns(ctx context.Context) {
+	for ctx.Err() == nil {
+		dialing, cancel := context.WithTimeout(ctx, answerPatience)
+		conn, err := fleet.Dial(dialing, s.addr, fleet.Login{User: "watch"}, func(m fleet.Message) {
+			s.failed(s.eye.Got(m.Topic, m.Payload, m.Retained))
+		})
+		if err == nil {
+			_ = conn.Subscribe(dialing, s.topics.Root()+"/runs/+/stores/+", s.topics.Root()+"/runs/+/summary") // without it the connection has ended
+			select {
+			case <-conn.Done():
+			case <-ctx.Done():
+			}
+			conn.Close()
+		}
+		cancel()
+		select {
+		case <-ctx.Done():
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+// sample writes down what headquarters and the agents use, until ctx ends.
+func (s *soak) sample(ctx context.Context) {
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	agents := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if pid := s.hqPID.get(); pid > 0 {
+			if sample, ok := measure(pid); ok {
+				raise(&s.tally.peakRSS, sample.RSSBytes)
+				raise(&s.tally.peakDescriptors, int64(sample.Descriptors))
+				s.failed(s.eye.sampled("headquarters", pid, sample))
+			}
+		}
+		if time.Since(agents) < agentEvery {
+			continue
+		}
+		agents = time.Now()
+		for _, a := range s.agents {
+			if pid := a.pid.get(); pid > 0 {
+				if sample, ok := measure(pid); ok {
+					s.failed(s.eye.sampled("agent "+a.store, pid, sample))
+				}
+			}
+		}
+	}
+}
+
+// looks are the report files that were seen in this epoch.
+type looks struct {
+	mu   sync.Mutex
+	seen map[string]bool
+}
+
+// look writes down each report file that is new, or all that were seen before
+// too.
+func (s *soak) look(again bool) {
+	s.looks.mu.Lock()
+	defer s.looks.mu.Unlock()
+	if s.looks.seen == nil || again {
+		s.looks.seen = map[string]bool{}
+	}
+	root := s.path("reports")
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
+			return nil // it went away
+		}
+		below, err := filepath.Rel(root, name)
+		below = filepath.ToSlash(below)
+		if err != nil || s.looks.seen[below] || strings.HasPrefix(below, "audit/") {
+			return nil
+		}
+		content, err := os.ReadFile(name)
+		if err != nil {
+			return nil
+		}
+		s.looks.seen[below] = true
+		s.failed(s.eye.looked(below, content))
+		return nil
+	})
+	s.failed(err)
+}
+
+func (s *soak) lookOn(ctx context.Context) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			s.look(false)
+		}
+	}
+}
