@@ -76,8 +76,9 @@ type Agent struct {
 	// unanswered counts the hellos since the last sync.
 	unanswered int
 	clock      hqClock
-	window     *trust.Window // the numbers of headquarters' orders
-	proven     time.Time     // the newest time that headquarters signed
+	seen       struct{ wall, at time.Time } // the clock on the wall, when it was looked at
+	window     *trust.Window                // the numbers of headquarters' orders
+	proven     time.Time                    // the newest time that headquarters signed
 	disk       medium
 	stopping   bool
 	due        time.Time // the next moment at which something is due
@@ -96,6 +97,9 @@ type event struct {
 // New returns an agent that took up what the journal and the outbox hold:
 // attempts that were cut off are answered as interrupted.
 func New(cfg Config) *Agent {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	a := &Agent{cfg: cfg, log: cfg.Logger, journal: cfg.Journal, outbox: cfg.Outbox,
 		events: make(chan event), stopped: make(chan struct{}), tasks: map[string]*work{}, hellos: map[string]time.Time{},
 		instance: ulid.Make().String(), refused: refused.New(cfg.Logger), disk: medium{owed: map[string]journal.Entry{}}}
@@ -181,6 +185,7 @@ func (a *Agent) work(now time.Time) time.Time {
 	if a.stopping {
 		return a.due
 	}
+	a.watchWall(now)
 	a.tryDisk(now)
 	if a.up && !a.helloAt.IsZero() && !a.later(a.helloAt, now) {
 		a.sayHello(now)

@@ -15,7 +15,7 @@ import (
 func (a *Agent) failed(w *work, attempt int, failure protocol.Failure, now time.Time) outbox.Answer {
 	answer := outbox.Answer{TaskID: w.id, Attempt: attempt, Frame: protocol.Result{
 		TaskID: w.id, Attempt: attempt, Outcome: protocol.AnswerFailed,
-		StartedAt: now.UnixMilli(), FinishedAt: now.UnixMilli()}}
+		StartedAt: a.wall().UnixMilli(), FinishedAt: a.wall().UnixMilli()}}
 	if e, _ := a.known(w.id); e.Attempt == attempt && e.OfferSHA256 != "" {
 		answer.Frame.OfferSHA256 = e.OfferSHA256
 	} else if w.offer != nil {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"log/slog"
+	"time"
 
 	"muster/edge-agent/internal/executor"
 	"muster/edge-agent/internal/identity"
@@ -31,7 +32,10 @@ type Config struct {
 	Journal     *journal.Journal
 	Outbox      *outbox.Box
 	Stamp       *stamp.Maker
-	Logger      *slog.Logger
+	// Now is the clock on the wall, which people set: it is told and shown, and
+	// nothing is counted by it. nil: this machine's.
+	Now    func() time.Time
+	Logger *slog.Logger
 	// Identity knows headquarters' keys; nil: identity off, every message is
 	// believed, as on a development machine.
 	Identity *identity.Identity

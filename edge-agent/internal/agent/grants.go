@@ -69,8 +69,12 @@ func (a *Agent) current(o protocol.Order, lease time.Duration, now time.Time) bo
 }
 
 // measureAgain asks for headquarters' clock soon: what looks old may be new, and
-// the clock set back.
+// the clock set back. It was not if it was measured a moment ago.
 func (a *Agent) measureAgain(now time.Time) {
+	if a.up && now.Sub(a.clock.at) > measuredFor {
+		a.helloSoon(now)
+		return
+	}
 	if a.up && a.helloAt.After(now.Add(resendFrom)) {
 		a.helloAt = now.Add(resendAfter())
 	}
@@ -130,7 +134,7 @@ func (a *Agent) start(w *work, now time.Time) {
 		return
 	}
 	intent := a.entry(w.id, journal.PhaseGranted, g.attempt)
-	intent.StartedAt, intent.OfferSHA256 = now.UnixMilli(), w.hash
+	intent.StartedAt, intent.OfferSHA256 = a.wall().UnixMilli(), w.hash
 	if err := a.write(intent, a.journal.Put); err != nil {
 		a.log.Error("attempt not started: the intent cannot be journalled", "task_id", w.id, "attempt", g.attempt, "error", err)
 		a.again(now)

@@ -82,6 +82,7 @@ func (a *Agent) takeOffer(taskID string, payload []byte, key trust.Key) {
 	}
 	a.post(func(now time.Time) {
 		if a.believe(key, o.At.Time, now) {
+			a.hear(o.At.Time, now)
 			a.offered(&o, now)
 		}
 	})
@@ -100,6 +101,7 @@ func (a *Agent) takeOrder(payload []byte, key trust.Key) {
 	a.post(func(now time.Time) {
 		// In this order: a key that is over must not move the window.
 		if a.believe(key, o.At.Time, now) && a.isNew(o, now) {
+			a.hear(o.At.Time, now)
 			a.obey(o, now)
 		}
 	})

@@ -73,6 +73,10 @@ func (a *Agent) expire(w *work, now time.Time) {
 	if a.later(now.Add(a.untilServer(w.offer.QueueDeadline, now)), now) || w.run != nil || w.grant != nil {
 		return
 	}
+	if a.up && now.Sub(a.clock.at) > measuredFor {
+		a.helloSoon(now) // headquarters' clock may be set back since
+		return
+	}
 	a.log.Info("offer expired", "task_id", w.id)
 	w.offer = nil
 	a.dropIdle(w)

@@ -61,7 +61,7 @@ func (a *Agent) interrupted(w *work, e journal.Entry, now time.Time) {
 	a.log.Warn("attempt was cut off, answered as interrupted", "task_id", e.TaskID, "attempt", e.Attempt, "killed", killed)
 	answer := a.failed(w, e.Attempt, protocol.Failure{Code: protocol.CodeInterrupted,
 		Message: "the terminal stopped in the middle of the execution"}, now)
-	answer.Frame.StartedAt = e.StartedAt
+	answer.Frame.StartedAt = min(e.StartedAt, answer.Frame.FinishedAt) // the clock may be set back since
 	answer.Frame.Executed = true
 	a.keep(w, answer, now)
 }

@@ -42,7 +42,8 @@ func (a *Agent) execute(w *work, g *grant, now time.Time) {
 		order.ScheduledFor = time.UnixMilli(a.clock.nowMs(now))
 	}
 	// Only a hint for finding leftovers after a crash: nobody waits for it.
-	order.Started = func(pid int) { go a.post(func(time.Time) { a.noteStarted(order, pid, now) }) }
+	began := a.wall()
+	order.Started = func(pid int) { go a.post(func(time.Time) { a.noteStarted(order, pid, began) }) }
 	job := a.cfg.Jobs[protocol.JobVersion{Type: order.Type, Version: order.Version}]
 	a.log.Info("attempt starts", "task_id", w.id, "attempt", g.attempt, "type", order.Type, "limit", limit)
 	go func() {
@@ -95,9 +96,10 @@ func (a *Agent) ended(order executor.Order, output executor.Output, err error, c
 		return
 	}
 	answer := ending.Judge(order, output, err, cause)
-	answer.Frame.StartedAt = run.began.UnixMilli()
-	answer.Frame.FinishedAt = now.UnixMilli()
+	// By one clock, which may have been set meanwhile.
+	answer.Frame.FinishedAt = a.wall().UnixMilli()
 	answer.Frame.DurationMs = now.Sub(run.began).Milliseconds()
+	answer.Frame.StartedAt = max(1, answer.Frame.FinishedAt-answer.Frame.DurationMs)
 	answer.Frame.Executed, answer.Frame.OfferSHA256 = true, run.offer
 	a.log.Info("attempt ended", "task_id", w.id, "attempt", order.Attempt,
 		"outcome", string(answer.Frame.Outcome), "duration", now.Sub(run.began))

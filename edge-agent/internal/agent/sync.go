@@ -33,7 +33,7 @@ const (
 func (a *Agent) sayHello(now time.Time) {
 	meta := a.cfg.Stamp.Meta()
 	hello := protocol.Hello{Meta: meta, AgentVersion: a.cfg.Version, Protocols: []int{protocolVersion},
-		Jobs: []protocol.JobVersion{}, Labels: a.cfg.Labels, Open: []protocol.OpenTask{}, ClockMs: now.UnixMilli(), Instance: a.instance}
+		Jobs: []protocol.JobVersion{}, Labels: a.cfg.Labels, Open: []protocol.OpenTask{}, ClockMs: a.wall().UnixMilli(), Instance: a.instance}
 	if a.cfg.Identity != nil {
 		hello.OrderSeq = a.window.Highest()
 	}
@@ -95,6 +95,7 @@ func (a *Agent) helloSoon(now time.Time) {
 	if a.helloAt.IsZero() || at.Before(a.helloAt) {
 		a.helloAt = at
 	}
+	a.later(a.helloAt, now)
 }
 
 func (a *Agent) openTask(w *work) protocol.OpenTask {
