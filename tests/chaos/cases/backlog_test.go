@@ -99,6 +99,11 @@ func (h *house) keptTo(l limits) {
 		running += m.by
 		most = max(most, running)
 	}
+	var longest int64
+	for i := 1; i < len(granted); i++ {
+		longest = max(longest, granted[i]-granted[i-1])
+	}
+	h.t.Logf("at most %d ran at a time; the longest pause between two grants is %d ms", most, longest)
 	if most > l.running {
 		h.t.Errorf("%d ran at a time under a cap of %d", most, l.running)
 	}

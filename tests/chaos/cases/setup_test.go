@@ -116,13 +116,13 @@ func (h *house) serve() {
 	})
 }
 
-// run asks for a run of the job over the stores, a JSON value, and returns its
-// id. Each request is another, of another user but each hundredth: none is over
+// run asks for a run of the job over the stores, a JSON value, with more members
+// if need be, and returns its id. Each request is another, of another user but each hundredth: none is over
 // its rate.
-func (h *house) run(stores string) string {
+func (h *house) run(stores string, more ...string) string {
 	h.t.Helper()
 	h.asked++
-	request := fmt.Sprintf(`{"requestId":"r%d","job":"probe","stores":%s}`, h.asked, stores)
+	request := fmt.Sprintf(`{"requestId":"r%d","job":"probe","stores":%s%s}`, h.asked, stores, strings.Join(more, ""))
 	user := fmt.Sprintf("u%d", h.asked%100)
 	reply := h.ask(user, protocol.VerbRun, request)
 	if !reply.OK {
@@ -158,11 +158,6 @@ func (h *house) ask(user string, verb protocol.Verb, request string) (reply prot
 }
 
 // stock runs a stock mosquitto client as the user and returns what it printed.
-func (h *house) stock(name, user string, args ...string) string {
-	h.t.Helper()
-	return stock(h.t, h.addr, name, user, args...)
-}
-
 func stock(t *testing.T, addr, name, user string, args ...string) string {
 	t.Helper()
 	host, port, _ := strings.Cut(addr, ":")
@@ -246,6 +241,22 @@ func peak(t *testing.T, p *programs.Process) int {
 	return 0
 }
 
+// cpu is how much of the processors a process has used.
+func cpu(t *testing.T, p *programs.Process) time.Duration {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID()))
+	if err != nil {
+		t.Skipf("no /proc: %v", err)
+	}
+	_, after, _ := strings.Cut(string(text), ") ")
+	fields := strings.Fields(after)
+	var user, system int64
+	if _, err := fmt.Sscan(fields[11]+" "+fields[12], &user, &system); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(user+system) * 10 * time.Millisecond // in hundredths of a second, whatever the machine
+}
+
 // puppet is a terminal that claims what is offered, starts what is granted, and
 // ends nothing by itself.
 type puppet struct {
@@ -298,6 +309,14 @@ func (p *puppet) count(kind protocol.OrderKind) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.orders[kind]
+}
+
+// forget forgets what was sent so far.
+func (p *puppet) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.sent)
+	clear(p.waited)
 }
 
 // answer sends the result of an attempt.
