@@ -61,9 +61,9 @@ func makeBackup(ctx context.Context, databasePath, file string) (b Backup, err e
 	return b, sqlite.SyncFolder(filepath.Dir(file))
 }
 
-// InspectBackup reads every page of a database file and walks its audit. It
-// fails with ErrCorrupt or ErrNewerSchema; what is wrong with the audit stands
-// in the report.
+// InspectBackup reads every page of a database file, compares every result with
+// its hash, and walks its audit. It fails with ErrCorrupt or ErrNewerSchema; what
+// is wrong with the audit stands in the report.
 func InspectBackup(ctx context.Context, file string) (Backup, error) {
 	b := Backup{Path: file}
 	info, err := os.Stat(file)
@@ -92,6 +92,9 @@ func (b *Backup) inspect(ctx context.Context, q sqlite.Querier) (err error) {
 		return err
 	}
 	if b.number, err = noted(ctx, q, "number"); err != nil || b.Version < chainVersion {
+		return err
+	}
+	if err = checkResults(ctx, q); err != nil {
 		return err
 	}
 	b.Audit, err = audit.Verify(ctx, q, nil)

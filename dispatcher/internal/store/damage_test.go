@@ -217,6 +217,44 @@ func TestFlippedByteOfADatabaseAtRestIsRefused(t *testing.T) {
 	t.Logf("%d flips; without the seal, %d went unseen", len(offsets), silent)
 }
 
+// SQLite sees no damage in a byte of a value, and after a crash there is no seal:
+// the hash under which the terminal sent its result is what tells.
+func TestFlippedByteOfAResultIsFoundWhereItIsReadAndBackedUp(t *testing.T) {
+	t.Parallel()
+	b := &bundle{t: t, path: filepath.Join(t.TempDir(), "muster.db")}
+	b.open()
+	b.create(2)
+	for i := range 2 {
+		b.grant(i, t0)
+		b.settle(success(i, 1, fmt.Sprintf(`{"till %d":"closed at 22:04"}`, i)), t0)
+	}
+	b.close()
+	content, err := os.ReadFile(b.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.Index(content, []byte(`{"till 0":"closed`))
+	content[at+len(`{"till 0":"`)] ^= 1
+	if err := errors.Join(os.WriteFile(b.path, content, 0o600), os.Remove(b.path+".sha256")); err != nil {
+		t.Fatal(err)
+	}
+	b.open()
+	defer b.close()
+	if a, err := b.GetResult(t.Context(), taskID(0), 1); !errors.Is(err, store.ErrCorrupt) || a.Result != nil {
+		t.Errorf("read %s, %v", a.Result, err)
+	}
+	if a, err := b.GetResult(t.Context(), taskID(1), 1); err != nil || a.Result == nil {
+		t.Errorf("read %s, %v", a.Result, err)
+	}
+	file := filepath.Join(t.TempDir(), "backup.db")
+	if _, err := store.MakeBackup(t.Context(), b.path, file); !errors.Is(err, store.ErrCorrupt) || !bytes.Contains([]byte(err.Error()), []byte(taskID(0))) {
+		t.Errorf("backed up: %v", err)
+	}
+	if left, err := filepath.Glob(file + "*"); err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
 func TestDatabaseThatIsPutBackByHandIsRefusedWithTheWayOut(t *testing.T) {
 	t.Parallel()
 	b, file := backedUp(t, func(b *bundle) { b.create(1) })

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -140,7 +141,7 @@ func storeID(i int) string { return fmt.Sprintf("%06d", i) }
 func success(i, attempt int, result string) store.Answer {
 	return store.Answer{Event: task.Succeed, Attempt: store.Attempt{
 		TaskID: taskID(i), Attempt: attempt, StoreID: storeID(i), TerminalID: "pos1",
-		Answer: protocol.AnswerSucceeded, Executed: true, Result: json.RawMessage(result), SHA256: "sha-" + result,
+		Answer: protocol.AnswerSucceeded, Executed: true, Result: json.RawMessage(result), SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(result))),
 	}}
 }
 

@@ -85,7 +85,8 @@ func (s *Store) ListAttempts(ctx context.Context, taskID string) ([]Attempt, err
 	return attempts, nil
 }
 
-// GetResult returns one execution record with its result, or ErrNotFound.
+// GetResult returns one execution record with its result, or ErrNotFound, or
+// ErrCorrupt when the result is not what the terminal sent.
 func (s *Store) GetResult(ctx context.Context, taskID string, attempt int) (Attempt, error) {
 	a, err := sqlite.One(ctx, s.db.Readers(), func(row sqlite.Row) (Attempt, error) {
 		var a Attempt
@@ -94,6 +95,9 @@ func (s *Store) GetResult(ctx context.Context, taskID string, attempt int) (Atte
 	}, `SELECT `+attemptColumns+`, a.result FROM attempts a WHERE a.task_id = ? AND a.attempt = ?`, taskID, attempt)
 	if err != nil {
 		return Attempt{}, fmt.Errorf("cannot get attempt %d of task %s: %w", attempt, taskID, err)
+	}
+	if err := checkResult(a); err != nil {
+		return Attempt{}, err
 	}
 	return a, nil
 }
