@@ -20,6 +20,8 @@ const (
 	// maxSync bounds the open list of one sync, so that it fits a message. The
 	// rest is left out and the list marked as partial: the offers say the same.
 	maxSync = 3000
+	// year3000, in epoch milliseconds, is after all that a clock can show.
+	year3000 = 32_503_680_000_000
 )
 
 // HandlePresence takes what terminals publish about themselves on an external
@@ -95,7 +97,7 @@ type kept struct {
 func (p *Presence) save(ctx context.Context, addr protocol.Address, m protocol.Hello, keyID string) error {
 	now := p.cfg.Now()
 	t := store.Terminal{StoreID: addr.Store, TerminalID: addr.Terminal}
-	if m.ClockMs > 0 {
+	if m.ClockMs > 0 && m.ClockMs < year3000 {
 		skew := m.ClockMs - now.UnixMilli()
 		t.ClockSkewMs = &skew
 	}
