@@ -111,10 +111,14 @@ func cell(value json.RawMessage) json.RawMessage {
 	return quote(text)
 }
 
-// cut shortens a text until it fits as JSON.
+// cut shortens a text until it fits as JSON. One that was longer only for the way
+// it was escaped is whole.
 func cut(text string) json.RawMessage {
-	for n := min(len(text), MaxColumnBytes); ; n -= 64 {
-		for n > 0 && !utf8.RuneStart(text[n]) {
+	if doc := quote(text); len(doc) <= MaxColumnBytes {
+		return doc
+	}
+	for n := min(len(text), MaxColumnBytes); ; n -= 64 { // escapes may make few bytes many
+		for n > 0 && n < len(text) && !utf8.RuneStart(text[n]) {
 			n--
 		}
 		if doc := quote(text[:max(n, 0)] + "…"); len(doc) <= MaxColumnBytes || n <= 0 {

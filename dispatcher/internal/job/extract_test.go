@@ -54,12 +54,15 @@ func TestExtractBoundsWhatAReportShows(t *testing.T) {
 		return string(doc)
 	}
 	for name, c := range map[string]struct{ doc, prefix, suffix string }{
-		"long text":    {long(strings.Repeat("a", 5000)), `"aaa`, `a…"`},
-		"Chinese text": {long(strings.Repeat("店", 5000)), `"店店`, `店…"`},
-		"escapes":      {long(strings.Repeat("\x01\"", 5000)), `"\u0001\"`, `…"`},
-		"just fits":    {long(strings.Repeat("a", 1022)), `"aaa`, `a"`},
-		"large list":   {`{"v":[` + strings.Repeat("1,", 999) + `1]}`, `"… 2001 bytes, see the result"`, ``},
-		"large object": {`{"v":{"x":"` + strings.Repeat("y", 2000) + `"}}`, `"… 2008 bytes, see the result"`, ``},
+		"long text":            {long(strings.Repeat("a", 5000)), `"aaa`, `a…"`},
+		"Chinese text":         {long(strings.Repeat("店", 5000)), `"店店`, `店…"`},
+		"escapes":              {long(strings.Repeat("\x01\"", 5000)), `"\u0001\"`, `…"`},
+		"just fits":            {long(strings.Repeat("a", 1022)), `"aaa`, `a"`},
+		"short, but escaped":   {`{"v":"` + strings.Repeat(`\r\n`, 300) + `"}`, `"\r\n\r`, `…"`},
+		"nearly 1 KiB, quoted": {long(strings.Repeat(`"`, 1023)), `"\"\"`, `…"`},
+		"escaped for nothing":  {`{"v":"` + strings.Repeat(`\u0061`, 300) + `"}`, `"aaa`, `aaa"`},
+		"large list":           {`{"v":[` + strings.Repeat("1,", 999) + `1]}`, `"… 2001 bytes, see the result"`, ``},
+		"large object":         {`{"v":{"x":"` + strings.Repeat("y", 2000) + `"}}`, `"… 2008 bytes, see the result"`, ``},
 	} {
 		got := string(job.Extract([]protocol.Column{{Pointer: "/v"}}, json.RawMessage(c.doc))[0])
 		if len(got) > job.MaxColumnBytes || !strings.HasPrefix(got, c.prefix) || !strings.HasSuffix(got, c.suffix) || !json.Valid([]byte(got)) {
