@@ -60,9 +60,9 @@ func TestNothingIsLostOrDoneTwiceUnderRandomKills(t *testing.T) {
 	for i := range stores {
 		c.stores = append(c.stores, fmt.Sprintf("S%02d", i+1))
 	}
-	c.Site = site.New(t, bin, site.Config{Limits: checker.Limits{MaxRunning: 4, GrantsPerSecond: 20, GrantBurst: 5, Settle: 10 * time.Second, Reoffer: 10 * time.Second},
-		Policy: "attempts: 3, retry_interrupted: true, run_timeout: 10s, lease: 5s, barrier: 20s, makeup: 1h, retry_first: 100ms, retry_max: 1s",
-		Work:   "sleep 0.$(($$ % 5))"}, c.stores...)
+	c.Site = site.New(t, bin, site.Config{Limits: checker.Limits{MaxRunning: 8, GrantsPerSecond: 20, GrantBurst: 5, Barrier: 3 * time.Second, Settle: 10 * time.Second, Reoffer: 10 * time.Second},
+		Policy: "attempts: 3, backlog: all, retry_interrupted: true, run_timeout: 10s, lease: 5s, barrier: 20s, makeup: 1h, retry_first: 100ms, retry_max: 1s",
+		Work:   "sleep 0.$(($$ % 3))"}, c.stores...)
 	c.person, c.eye = c.Writer(site.Wang), c.Writer(site.Watch)
 	c.Serve()
 	for _, store := range c.stores {
@@ -71,6 +71,7 @@ func TestNothingIsLostOrDoneTwiceUnderRandomKills(t *testing.T) {
 	stop := c.order(rand.New(rand.NewPCG(seed, seed+1))) //nolint:gosec // to be repeated
 	early := c.fire(ofHeadquarters, ofAgents)
 	stop()
+	c.quiet()
 	e := c.Judge(c.eye, early)
 	c.weigh(e, ofHeadquarters)
 }
@@ -133,7 +134,7 @@ func (c *chaos) fire(ofHeadquarters, ofAgents int) (early checker.Store) {
 	}
 	c.dice.Shuffle(len(shots), func(i, j int) { shots[i], shots[j] = shots[j], shots[i] })
 	for i, atHeadquarters := range shots {
-		wait(nil, time.Duration(20+c.dice.IntN(1000))*time.Millisecond) // the moment is the point
+		wait(nil, time.Duration(20+c.dice.IntN(800))*time.Millisecond) // the moment is the point
 		if atHeadquarters {
 			c.Fault(c.eye, true)
 			c.HQ.Kill()
@@ -149,6 +150,29 @@ func (c *chaos) fire(ofHeadquarters, ofAgents int) (early checker.Store) {
 		}
 	}
 	return early
+}
+
+// quiet waits until everything is over: then what is looked at one after the
+// other was so at one moment. New agents need not wait for their next try.
+func (c *chaos) quiet() {
+	c.t.Helper()
+	for i, store := range c.stores {
+		c.agents[i].Kill()
+		c.agents[i] = c.Agent(store)
+	}
+	programs.Eventually(c.t, "the end of all tasks and reports", func() bool {
+		now := c.Store()
+		newest := map[string]checker.Revision{}
+		for _, rev := range now.Revisions {
+			newest[rev.RunID] = rev
+		}
+		return !slices.ContainsFunc(now.Tasks, func(t checker.Task) bool { return t.SettledAt == 0 }) &&
+			!slices.ContainsFunc(now.Runs, func(r checker.Run) bool {
+				rev := newest[r.RunID]
+				return r.ClosedAt == 0 || rev.PublishedAt == 0 || rev.Seen < r.LateCount
+			})
+	})
+	c.Settled()
 }
 
 // weigh wants that something happened: runs were made, work was done, calls
