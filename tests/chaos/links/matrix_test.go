@@ -40,7 +40,7 @@ printf '"}\n'
 exit 0`
 
 // patient lets an attempt be lost to a link again and again.
-const patient = "attempts: 10, run_timeout: 30s, lease: 8s, barrier: 30s, makeup: 1h, retry_interrupted: true, retry_first: 100ms, retry_max: 1s, backlog: all"
+const patient = "attempts: 10, run_timeout: 5m, lease: 8s, barrier: 30s, makeup: 1h, retry_interrupted: true, retry_first: 100ms, retry_max: 1s, backlog: all"
 
 // troubles are what is wrong with a link from the start.
 var troubles = map[string][]toxic{
@@ -168,7 +168,7 @@ func (m *matrix) judge() {
 		}
 	}
 	m.allSucceed()
-	e := m.Judge(m.eye, m.early)
+	e := m.judgeAll(m.early)
 	for _, o := range e.Store.Outcomes {
 		if o.RunID != m.first || o.Revision != 1 {
 			continue

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -112,7 +113,8 @@ func (b *bench) seen(store string, act history.Act, part string) (n int) {
 	return n
 }
 
-// reoffered tells whether a store's newest connection was given an offer.
+// reoffered tells whether a store's newest connection was given an offer: kept by
+// the broker, or published after the store had subscribed.
 func (b *bench) reoffered(store string) bool {
 	b.t.Helper()
 	given := false
@@ -120,7 +122,7 @@ func (b *bench) reoffered(store string) bool {
 		switch {
 		case strings.Contains(line, `"act":"connected"`):
 			given = false
-		case strings.Contains(line, `"act":"got"`) && strings.Contains(line, `"retained":true`):
+		case strings.Contains(line, `"act":"got"`) && strings.Contains(line, `"payload":"{`):
 			given = given || strings.Contains(line, "/stores/"+store+"/tasks/")
 		}
 	}
@@ -167,4 +169,26 @@ func (b *bench) allSucceed() (now checker.Store) {
 			b.t.Fatalf("the links are good, but%s", open)
 		}
 	}
+}
+
+// judgeAll wants no finding, once no report is on its way any more. early is an
+// older copy of the database, at most one.
+func (b *bench) judgeAll(early ...checker.Store) checker.Evidence {
+	b.t.Helper()
+	programs.Eventually(b.t, "the revisions with all that came late", func() bool { return revised(b.Store()) })
+	return b.Judge(b.eye, early...)
+}
+
+// revised tells whether each run's newest revision is published and has seen
+// every late answer: then no report file comes while the judge looks at them.
+func revised(now checker.Store) bool {
+	newest := map[string]checker.Revision{}
+	for _, r := range now.Revisions {
+		if r.Revision >= newest[r.RunID].Revision {
+			newest[r.RunID] = r
+		}
+	}
+	return !slices.ContainsFunc(now.Runs, func(run checker.Run) bool {
+		return newest[run.RunID].PublishedAt == 0 || newest[run.RunID].Seen < run.LateCount
+	})
 }
