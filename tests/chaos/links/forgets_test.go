@@ -50,7 +50,7 @@ func TestABrokerMayForgetEverything(t *testing.T) {
 			f.offered("A", "B", "C", "D")
 			f.Open("B")
 			f.allSucceed()
-			f.judgeAll()
+			f.judgeAll(nil)
 		})
 	}
 }

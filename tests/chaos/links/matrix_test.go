@@ -168,7 +168,7 @@ func (m *matrix) judge() {
 		}
 	}
 	m.allSucceed()
-	e := m.judgeAll(m.early)
+	e := m.judgeAll([]checker.Store{m.early}, latency)
 	for _, o := range e.Store.Outcomes {
 		if o.RunID != m.first || o.Revision != 1 {
 			continue

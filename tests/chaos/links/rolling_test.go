@@ -49,7 +49,7 @@ func TestATenthIsAlwaysCutOff(t *testing.T) {
 		t.Errorf("%d events did not come about", missed)
 	}
 	b.allSucceed()
-	e := b.judgeAll()
+	e := b.judgeAll(nil)
 	cuts := 0
 	for _, l := range e.History {
 		if l.Act == history.ActDisconnected {

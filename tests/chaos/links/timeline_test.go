@@ -171,12 +171,25 @@ func (b *bench) allSucceed() (now checker.Store) {
 	}
 }
 
-// judgeAll wants no finding, once no report is on its way any more. early is an
-// older copy of the database, at most one.
-func (b *bench) judgeAll(early ...checker.Store) checker.Evidence {
+// judgeAll wants no finding, and one execution a task: an agent that lives
+// answers a later grant with what it has. early is an older copy of the database,
+// at most one; killed are the stores whose agents were killed.
+func (b *bench) judgeAll(early []checker.Store, killed ...string) checker.Evidence {
 	b.t.Helper()
 	programs.Eventually(b.t, "the revisions with all that came late", func() bool { return revised(b.Store()) })
-	return b.Judge(b.eye, early...)
+	e := b.Judge(b.eye, early...)
+	executed := map[string]int{}
+	for _, l := range e.History {
+		if l.Act == history.ActExecuted {
+			executed[l.Task]++
+		}
+	}
+	for _, task := range e.Store.Tasks {
+		if n := executed[task.TaskID]; n != 1 && !slices.Contains(killed, task.StoreID) {
+			b.t.Errorf("task %s of %s was executed %d times", task.TaskID, task.StoreID, n)
+		}
+	}
+	return e
 }
 
 // revised tells whether each run's newest revision is published and has seen
