@@ -115,11 +115,10 @@ func programImports(t tree) (found []string) {
 	return found
 }
 
-// sqlImports lets the tests of whole programs look into a database from
-// outside.
+// sqlImports lets what tests whole programs look into a database from outside.
 func sqlImports(t tree) (found []string) {
 	outside := func(src source) bool {
-		return !within(src.dir, "dispatcher/internal/store") && (!src.test || !within(src.dir, "tests"))
+		return !within(src.dir, "dispatcher/internal/store") && !within(src.dir, "tests")
 	}
 	t.eachImport(outside, func(src source, imported string) {
 		if imported == "database/sql" || strings.HasPrefix(imported, "database/sql/") || strings.HasPrefix(imported, "modernc.org/sqlite") {
