@@ -48,6 +48,9 @@ func (s *soak) do(ctx context.Context, d deed) error {
 	var err error
 	switch d.what {
 	case killHeadquarters:
+		if s.waits {
+			return nil
+		}
 		if err = s.gone(); err == nil {
 			time.Sleep(time.Duration(d.n) * time.Millisecond) // it is missed for a while
 			err = s.back()
@@ -107,9 +110,14 @@ func (s *soak) disk(full bool) error {
 		if err := os.Remove(filler); err != nil {
 			return err
 		}
+		s.full.Store(false)
 		_, err := s.eye.fault("dispatcher disk full", false)
+		if err == nil && s.waits {
+			err = s.back()
+		}
 		return err
 	}
+	s.full.Store(true)
 	if _, err := s.eye.fault("dispatcher disk full", true); err != nil {
 		return err
 	}

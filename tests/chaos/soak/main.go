@@ -30,12 +30,14 @@
 // compared row by row. Over all epochs together no task and attempt may have two
 // marks of execution, whatever a restore took back.
 //
-// # What must not be
+// # What is left out
 //
-// Headquarters is killed while its clock is set only by chance of the kernel: a
-// headquarters that starts believes the wall, and the judge has no other.
-// Simulated terminals keep what they know in memory and are not killed; the real
-// agents are.
+// Headquarters is not killed while its clock is set, since one that starts believes
+// the wall and the judge goes by this machine's; and while the clock is set, a run
+// is before its barrier, so that headquarters' time must not follow. Simulated
+// terminals keep what they know in memory and are not killed; the real agents are.
+// A headquarters that is killed on a full disk may refuse to start, and is started
+// again when there is room.
 package main
 
 import (
@@ -80,6 +82,7 @@ func main() {
 	flag.BoolVar(&o.keep, "keep", false, "leave the folder, which stays anyway when something is found")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // who asks twice is not kept waiting
 	err := attackAndJudge(ctx, o)
 	stop()
 	if err != nil {
@@ -116,7 +119,10 @@ func attackAndJudge(ctx context.Context, o options) (err error) {
 	if err := s.live(ctx); err != nil {
 		return err
 	}
+	s.tearDown()
+	done := bounded()
 	found, sum, err := s.judge(ctx)
+	done()
 	if err != nil {
 		return err
 	}
@@ -131,6 +137,29 @@ func attackAndJudge(ctx context.Context, o options) (err error) {
 		return fmt.Errorf("%w: %d findings", errFound, len(found))
 	}
 	return nil
+}
+
+// judgeBytes bounds the memory of the judge: beyond it something is wrong with
+// the judge, and the machine is not to suffer.
+const judgeBytes = 8 << 30
+
+func bounded() (done func()) {
+	over := make(chan struct{})
+	go func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-tick.C:
+				if now, ok := measure(os.Getpid()); ok && now.RSSBytes > judgeBytes {
+					panic("the judge needs more memory than it may have")
+				}
+			}
+		}
+	}()
+	return func() { close(over) }
 }
 
 func newSoak(o options) (*soak, error) {
@@ -180,7 +209,7 @@ func (s *soak) live(ctx context.Context) error {
 	attacking, over := context.WithCancel(ctx)
 	var watchers, people sync.WaitGroup
 	defer func() { over(); people.Wait(); unwatch(); watchers.Wait() }()
-	for _, watch := range []func(context.Context){s.watchRuns, s.sample, s.lookOn, s.tell} {
+	for _, watch := range []func(context.Context){s.watchRuns, s.lookOn, s.tell} {
 		watchers.Go(func() { watch(watching) })
 	}
 	s.begin = time.Now()
@@ -188,6 +217,7 @@ func (s *soak) live(ctx context.Context) error {
 		return err
 	}
 	people.Go(func() { s.crowd.roll(attacking) })
+	people.Go(func() { s.sample(attacking) }) // in the quiet all terminals are there
 	people.Go(func() { s.newPerson("wang", 1).work(attacking, 40*time.Second, 70) })
 	people.Go(func() { s.newPerson("li", 2).work(attacking, 25*time.Second, 5) })
 	people.Go(func() { s.newPerson("chen", 3).work(attacking, 20*time.Second, 0) })

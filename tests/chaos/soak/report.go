@@ -61,7 +61,7 @@ func (s *soak) rows(findings int, sum figures) []row {
 		{"terminals kept away at any time", fmt.Sprintf("one of %d, in turn", awayShare)},
 		{"kill -9 of headquarters, of agents", fmt.Sprintf("%d, %d", t.counted(killHeadquarters), t.counted(killAgent))},
 		{"starts of headquarters", fmt.Sprint(t.starts.Load())},
-		{"disk full", fmt.Sprint(t.counted(fillDisk))},
+		{"disk full", fmt.Sprintf("%d, and %d starts that waited for room", t.counted(fillDisk), t.noRoom.Load())},
 		{"restores from a backup", fmt.Sprint(t.counted(restoreBackup))},
 		{"clock jumps", fmt.Sprint(t.counted(jumpClock))},
 		{"all connections cut at once", fmt.Sprint(t.counted(storm))},

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -46,6 +47,8 @@ type soak struct {
 
 	hq      *process
 	hqPID   syncInt
+	full    atomic.Bool // the disk
+	waits   bool        // headquarters, for room to start
 	mounted bool
 	clocked bool // headquarters' wall can be set
 	agents  []*agent
@@ -169,6 +172,7 @@ func (s *soak) tearDown() {
 	for _, a := range s.agents {
 		a.close()
 	}
+	s.agents = nil
 	if s.hq != nil {
 		s.hq.kill()
 	}
@@ -202,6 +206,9 @@ func (s *soak) serve() error {
 		command = s.clockedCommand()
 	}
 	p, err := launch(s.path("logs", "headquarters.log"), "headquarters is ready", command, func(p *process) {
+		if s.full.Load() {
+			return // it says so and ends when there is no room to start: back sees to it
+		}
 		s.found("headquarters ended by itself: %s", strings.TrimSpace(p.words()))
 	})
 	if err != nil {
@@ -218,6 +225,9 @@ func (s *soak) serve() error {
 
 // gone takes headquarters away as by kill -9.
 func (s *soak) gone() error {
+	if s.waits {
+		return nil
+	}
 	_, err := s.eye.fault("dispatcher", true)
 	s.tally.used(s.hq.pid())
 	s.hqPID.set(0)
@@ -225,11 +235,18 @@ func (s *soak) gone() error {
 	return err
 }
 
-// back starts headquarters again.
+// back starts headquarters again. Without a byte to write it may refuse to start;
+// then it is started when there is room, as whoever watches over it would do.
 func (s *soak) back() error {
 	if err := s.serve(); err != nil {
-		return err
+		if s.waits = s.full.Load(); !s.waits {
+			return err
+		}
+		s.tally.noRoom.Add(1)
+		s.say("headquarters waits for room to start")
+		return nil
 	}
+	s.waits = false
 	_, err := s.eye.fault("dispatcher", false)
 	return err
 }

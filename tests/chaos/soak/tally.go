@@ -15,9 +15,9 @@ func (i *syncInt) get() int  { return int(i.n.Load()) }
 
 // tally is what the report counts. Safe for concurrent use.
 type tally struct {
-	starts, requests, unanswered, refused atomic.Int64
-	accepted, rejected                    atomic.Int64 // receipts of simulated terminals
-	peakRSS, peakDescriptors              atomic.Int64
+	starts, noRoom, requests, unanswered, refused atomic.Int64
+	accepted, rejected                            atomic.Int64 // receipts of simulated terminals
+	peakRSS, peakDescriptors                      atomic.Int64
 
 	mu     sync.Mutex
 	waited []int32 // milliseconds from the first sending of an answer to its receipt
