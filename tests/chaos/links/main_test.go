@@ -8,6 +8,7 @@
 package links_test
 
 import (
+	"flag"
 	"os"
 	"path/filepath"
 	"testing"
@@ -18,7 +19,14 @@ import (
 // bin is the folder of the programs.
 var bin string
 
+// sideBySide is how many tests run at a time: they wait more than they work.
+const sideBySide = "4"
+
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", sideBySide); err != nil {
+		panic(err) // package testing has had it since Go 1
+	}
 	os.Exit(programs.BuildAndRun(m, func(folder string) { bin = folder }))
 }
 
