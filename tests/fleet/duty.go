@@ -145,6 +145,7 @@ func (l *Lasting) ordered(o protocol.Order, now time.Time) {
 			d.slot = true
 			l.answer(o.TaskID, d, now)
 		}
+	case protocol.OrderSync, protocol.OrderGrant, protocol.OrderCancel: // they are above
 	}
 }
 

@@ -52,7 +52,7 @@ func (s *soak) do(ctx context.Context, d deed) error {
 			return nil
 		}
 		if err = s.gone(); err == nil {
-			time.Sleep(time.Duration(d.n) * time.Millisecond) // it is missed for a while
+			s.wait(ctx, time.Now().Add(time.Duration(d.n)*time.Millisecond)) // it is missed for a while
 			err = s.back()
 		}
 	case killAgent:
@@ -94,10 +94,10 @@ func (s *soak) do(ctx context.Context, d deed) error {
 }
 
 func describe(d deed) string {
-	switch d.what {
-	case killAgent:
+	if d.what == killAgent {
 		return fmt.Sprintf("%s: R%03d", d.what, d.n)
-	case jumpClock:
+	}
+	if d.what == jumpClock {
 		return fmt.Sprintf("%s by %v", d.what, d.by)
 	}
 	return string(d.what)

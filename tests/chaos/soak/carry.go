@@ -75,6 +75,7 @@ func (c *carrier) carry(lines []history.Line) (on []history.Line) {
 			keep = before && m != nil && c.runs[m[1]]
 		case history.ActFault:
 			keep = before
+		case history.ActSubscribed, history.ActConnected, history.ActDisconnected, history.ActSampled:
 		}
 		if keep {
 			on = append(on, l)

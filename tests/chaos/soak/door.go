@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"net"
 	"sync"
@@ -18,35 +19,35 @@ type door struct {
 	open map[net.Conn]bool
 }
 
-func newDoor(to string) (*door, error) {
-	listen, err := net.Listen("tcp", "127.0.0.1:0")
+func newDoor(ctx context.Context, to string) (*door, error) {
+	listen, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
 	d := &door{to: to, listen: listen, open: map[net.Conn]bool{}}
-	d.all.Go(d.accept)
+	d.all.Go(func() { d.accept(context.WithoutCancel(ctx)) })
 	return d, nil
 }
 
 func (d *door) addr() string { return d.listen.Addr().String() }
 
-func (d *door) accept() {
+func (d *door) accept(ctx context.Context) {
 	for {
 		near, err := d.listen.Accept()
 		if err != nil {
 			return
 		}
-		d.all.Go(func() { d.pass(near) })
+		d.all.Go(func() { d.pass(ctx, near) })
 	}
 }
 
-func (d *door) pass(near net.Conn) {
+func (d *door) pass(ctx context.Context, near net.Conn) {
 	defer near.Close()
 	if !d.take(near) {
 		return
 	}
 	defer d.leave(near)
-	far, err := net.Dial("tcp", d.to)
+	far, err := new(net.Dialer).DialContext(ctx, "tcp", d.to)
 	if err != nil {
 		return
 	}

@@ -113,7 +113,7 @@ func attackAndJudge(ctx context.Context, o options) (err error) {
 			fmt.Fprintf(os.Stderr, "soak: everything is in %s\n", s.dir)
 		}
 	}()
-	if err := s.setUp(); err != nil {
+	if err := s.setUp(ctx); err != nil {
 		return err
 	}
 	if err := s.live(ctx); err != nil {
@@ -130,7 +130,7 @@ func attackAndJudge(ctx context.Context, o options) (err error) {
 	for _, one := range found {
 		fmt.Println(one)
 	}
-	if err := s.report(len(found), sum); err != nil {
+	if err := s.report(ctx, len(found), sum); err != nil {
 		return err
 	}
 	if len(found) > 0 {
@@ -198,7 +198,7 @@ func (s *soak) live(ctx context.Context) error {
 		return err
 	}
 	for i := range s.opts.agents {
-		a, err := s.newAgent(fmt.Sprintf("R%03d", i))
+		a, err := s.newAgent(ctx, fmt.Sprintf("R%03d", i))
 		if err != nil {
 			return err
 		}

@@ -126,6 +126,12 @@ func (p *plan) kills(rng *rand.Rand, agents int, alone []span) {
 		}
 		p.add(deed{at: at, what: killAgent, n: rng.IntN(agents)})
 	}
+	for at := killFrom; first && at < p.attack; at += time.Second {
+		if !within(alone, at) {
+			first = false
+			p.add(deed{at: at, what: killHeadquarters, n: rng.IntN(3000)})
+		}
+	}
 }
 
 // jump is by how far the wall is set: from seconds to more than a day, either

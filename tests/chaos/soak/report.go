@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	_ "embed"
 	"fmt"
 	"os"
@@ -20,8 +21,8 @@ var reliability string
 type row struct{ What, Is string }
 
 // report writes docs/reliability.md, or whatever the file is called.
-func (s *soak) report(findings int, sum figures) error {
-	rows := s.rows(findings, sum)
+func (s *soak) report(ctx context.Context, findings int, sum figures) error {
+	rows := s.rows(ctx, findings, sum)
 	for _, r := range rows {
 		fmt.Fprintf(os.Stderr, "soak: %-42s %s\n", r.What, r.Is)
 	}
@@ -48,11 +49,11 @@ func (s *soak) command() string {
 	return text
 }
 
-func (s *soak) rows(findings int, sum figures) []row {
+func (s *soak) rows(ctx context.Context, findings int, sum figures) []row {
 	t := &s.tally
 	span := s.opts.duration - s.plan.quiet
 	return []row{
-		{"commit", commit()},
+		{"commit", commit(ctx)},
 		{"date", s.begin.UTC().Format("2006-01-02 15:04 UTC")},
 		{"machine", machine()},
 		{"seed", fmt.Sprint(s.opts.seed)},
@@ -81,12 +82,12 @@ func (s *soak) rows(findings int, sum figures) []row {
 }
 
 // commit is what is checked out, where that is known.
-func commit() string {
-	out, err := exec.Command("git", "rev-parse", "--short=12", "HEAD").Output()
+func commit(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, "git", "rev-parse", "--short=12", "HEAD").Output()
 	if err != nil {
 		return "unknown"
 	}
-	changed, err := exec.Command("git", "status", "--porcelain", "--untracked-files=no").Output()
+	changed, err := exec.CommandContext(ctx, "git", "status", "--porcelain", "--untracked-files=no").Output()
 	text := strings.TrimSpace(string(out))
 	if err == nil && len(bytes.TrimSpace(changed)) > 0 {
 		text += ", with changes"

@@ -111,8 +111,8 @@ func (s *soak) stores() (all []string) {
 const closedStore = "Z999"
 
 // setUp makes folders, configuration and the small disk.
-func (s *soak) setUp() error {
-	address, err := freeAddr()
+func (s *soak) setUp(ctx context.Context) error {
+	address, err := freeAddr(ctx)
 	if err != nil {
 		return err
 	}
@@ -189,10 +189,10 @@ func (s *soak) tearDown() {
 
 // freeAddr is a loopback address below the ports of outgoing connections, which
 // would take a listener's port while headquarters is started anew.
-func freeAddr() (string, error) {
+func freeAddr(ctx context.Context) (string, error) {
 	for range 100 {
 		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(20_000)))
-		if l, err := net.Listen("tcp", address); err == nil {
+		if l, err := new(net.ListenConfig).Listen(ctx, "tcp", address); err == nil {
 			return address, l.Close()
 		}
 	}
@@ -262,10 +262,10 @@ type agent struct {
 	pid     syncInt
 }
 
-func (s *soak) newAgent(store string) (*agent, error) {
+func (s *soak) newAgent(ctx context.Context, store string) (*agent, error) {
 	a := &agent{soak: s, store: store}
 	var err error
-	if a.door, err = newDoor(s.addr); err != nil {
+	if a.door, err = newDoor(ctx, s.addr); err != nil {
 		return nil, err
 	}
 	folder := s.path("history", "agents")
@@ -273,7 +273,7 @@ func (s *soak) newAgent(store string) (*agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.tap, err = tap.Start(context.Background(), a.door.addr(), a.out); err != nil {
+	if a.tap, err = tap.Start(context.WithoutCancel(ctx), a.door.addr(), a.out); err != nil {
 		return nil, err
 	}
 	home := s.path("agents", store)

@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -88,25 +88,24 @@ func (s *soak) look(again bool) {
 	if s.looks.seen == nil || again {
 		s.looks.seen = map[string]bool{}
 	}
-	root := s.path("reports")
-	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
-			return nil // it went away
-		}
-		below, err := filepath.Rel(root, name)
-		below = filepath.ToSlash(below)
-		if err != nil || s.looks.seen[below] || strings.HasPrefix(below, "audit/") {
+	root := os.DirFS(s.path("reports"))
+	gone := func(err error) error { // a file that is still being made
+		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		content, err := os.ReadFile(name)
+		return err
+	}
+	s.failed(fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || strings.HasPrefix(entry.Name(), ".") || strings.HasPrefix(name, "audit/") || s.looks.seen[name] {
+			return gone(err)
+		}
+		content, err := fs.ReadFile(root, name)
 		if err != nil {
-			return nil
+			return gone(err)
 		}
-		s.looks.seen[below] = true
-		s.failed(s.eye.looked(below, content))
-		return nil
-	})
-	s.failed(err)
+		s.looks.seen[name] = true
+		return s.eye.looked(name, content)
+	}))
 }
 
 func (s *soak) lookOn(ctx context.Context) {
