@@ -10,15 +10,54 @@ import (
 	"muster/tests/chaos/history"
 )
 
-// figures are what the judge counted on its way, for the report.
+// figures are what the judge counted on its way, for the report: what stands in
+// two epochs, once.
 type figures struct {
-	lines, runs, tasks, attempts, results, revisions, files, executions int
+	lines, tasks, executions int
+	runs                     map[string]bool
+	attempts                 map[execution]bool // true: with an answer
+	revisions, files         map[string]bool
+}
+
+func newFigures() figures {
+	return figures{runs: map[string]bool{}, attempts: map[execution]bool{}, revisions: map[string]bool{}, files: map[string]bool{}}
+}
+
+func (f *figures) add(store checker.Store, files map[string][]byte) {
+	for _, t := range store.Tasks {
+		if !f.runs[t.RunID] {
+			f.tasks++
+		}
+	}
+	for _, r := range store.Runs {
+		f.runs[r.RunID] = true
+	}
+	for _, a := range store.Attempts {
+		one := execution{a.TaskID, a.Attempt}
+		f.attempts[one] = f.attempts[one] || a.ReceivedAt != 0
+	}
+	for _, r := range store.Revisions {
+		f.revisions[fmt.Sprintf("%s %d", r.RunID, r.Revision)] = true
+	}
+	for name := range files {
+		f.files[name] = true
+	}
+}
+
+func (f *figures) results() (n int) {
+	for _, answered := range f.attempts {
+		if answered {
+			n++
+		}
+	}
+	return n
 }
 
 // judge judges every epoch, one after the other, so that only one of them is in
 // memory. It returns what is broken.
 func (s *soak) judge(ctx context.Context) (found []string, sum figures, err error) {
 	c := &carrier{topics: s.topics, lost: map[execution]bool{}}
+	sum = newFigures()
 	marks := map[execution]string{}
 	var carried []history.Line
 	var hidden []string
@@ -164,13 +203,7 @@ func (s *soak) check(ctx context.Context, n int, lines []history.Line, hidden []
 		}
 		evidence.Earlier = &old
 	}
-	sum.runs, sum.files = sum.runs+len(store.Runs), sum.files+len(files)
-	sum.tasks, sum.attempts, sum.revisions = sum.tasks+len(store.Tasks), sum.attempts+len(store.Attempts), sum.revisions+len(store.Revisions)
-	for _, a := range store.Attempts {
-		if a.ReceivedAt != 0 {
-			sum.results++
-		}
-	}
+	sum.add(store, files)
 	s.say("epoch %d: %d lines, %d runs, %d tasks, %d attempts, %d revisions, %d files", n+1, len(lines), len(store.Runs), len(store.Tasks), len(store.Attempts), len(store.Revisions), len(files))
 	return checker.Check(evidence)
 }
