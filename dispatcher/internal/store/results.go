@@ -12,9 +12,10 @@ import (
 
 // checkResult compares a stored result with the hash under which its terminal sent
 // it. SQLite has no checksum of a page, so this is what finds a byte that changed
-// inside of it. What was blacked out keeps the hash of what was sent.
+// inside of it. What was blacked out keeps the hash of what was sent, and so does an
+// answer that was no valid result, of which nothing but the failure is stored.
 func checkResult(a Attempt) error {
-	if a.Answer != protocol.AnswerSucceeded || a.Redacted > 0 || a.SHA256 == "" {
+	if a.Answer != protocol.AnswerSucceeded || a.Redacted > 0 || a.Failure != nil {
 		return nil
 	}
 	if sum := sha256.Sum256(a.Result); hex.EncodeToString(sum[:]) != a.SHA256 {
@@ -27,9 +28,9 @@ func checkResult(a Attempt) error {
 func checkResults(ctx context.Context, q sqlite.Querier) error {
 	attempts := sqlite.Stream(ctx, q, func(row sqlite.Row) (Attempt, error) {
 		var a Attempt
-		err := row.Scan(&a.TaskID, &a.Attempt, &a.Answer, &a.Redacted, &a.SHA256, sqlite.Raw{Into: &a.Result})
+		err := row.Scan(&a.TaskID, &a.Attempt, &a.Answer, &a.Redacted, &a.SHA256, sqlite.Document{Content: &a.Failure}, sqlite.Raw{Into: &a.Result})
 		return a, err
-	}, `SELECT task_id, attempt, answer, redacted, sha256, result FROM attempts WHERE answer = 'succeeded'`)
+	}, `SELECT task_id, attempt, answer, redacted, sha256, failure, result FROM attempts WHERE answer = 'succeeded'`)
 	for a, err := range attempts {
 		if err == nil {
 			err = checkResult(a)

@@ -3,6 +3,7 @@ package store_test
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -180,6 +181,27 @@ func TestFailureIsStoredWithItsTask(t *testing.T) {
 	}
 	if k := b.grant(0, at(time.Minute)); k.Reason != task.ReasonNone || !k.NextAttemptAt.IsZero() || k.LastCode != protocol.CodeExecution {
 		t.Errorf("granted again %+v", k)
+	}
+}
+
+// TestARefusedSuccessIsNoDamage: its record has the hash of what was sent and no
+// result, which is no reason to read or back up nothing.
+func TestARefusedSuccessIsNoDamage(t *testing.T) {
+	t.Parallel()
+	b := &bundle{t: t, path: filepath.Join(t.TempDir(), "muster.db")}
+	b.open()
+	defer b.close()
+	b.create(1)
+	b.grant(0, t0)
+	a := success(0, 1, `{"another":"field"}`)
+	a.Event, a.RetryAt, a.Rejected = task.Fail, at(time.Minute), []byte(a.Attempt.Result)
+	a.Attempt.Result, a.Attempt.Failure = nil, &protocol.Failure{Code: protocol.CodeInvalidResult, Message: "no such field"}
+	b.settle(a, t0)
+	if got, err := b.GetResult(t.Context(), taskID(0), 1); err != nil || got.Answer != protocol.AnswerSucceeded || got.Failure == nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := store.MakeBackup(t.Context(), b.path, filepath.Join(t.TempDir(), "backup.db")); err != nil {
+		t.Error(err)
 	}
 }
 
