@@ -1,7 +1,9 @@
 package ordering_test
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -102,12 +104,13 @@ func TestStatusShowsTheResult(t *testing.T) {
 	if reply := d.ask(protocol.VerbStatus, `{"runId":"`+run.RunID+`","storeId":"007"}`); reply.Task.Status != task.Running || reply.Task.Attempt != 1 {
 		t.Errorf("while it runs: %+v", reply.Task)
 	}
+	const exact = `{"n":9007199254740993,"f":1.0}`
 	settled, err := d.Store.Settle(t.Context(), store.Answer{Event: task.Succeed, Attempt: store.Attempt{TaskID: tasks[0].TaskID, Attempt: 1, StoreID: "007", TerminalID: "pos",
-		Answer: protocol.AnswerSucceeded, Executed: true, Result: json.RawMessage(`{"n":9007199254740993,"f":1.0}`), SHA256: strings.Repeat("0", 64), Bytes: 30}}, d.now)
+		Answer: protocol.AnswerSucceeded, Executed: true, Result: json.RawMessage(exact), SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(exact))), Bytes: int64(len(exact))}}, d.now)
 	if err != nil || !settled.Applied {
 		t.Fatalf("%+v, %v", settled, err)
 	}
-	if reply := d.ask(protocol.VerbStatus, `{"runId":"`+run.RunID+`","storeId":"007"}`); string(reply.Task.Result) != `{"n":9007199254740993,"f":1.0}` {
+	if reply := d.ask(protocol.VerbStatus, `{"runId":"`+run.RunID+`","storeId":"007"}`); string(reply.Task.Result) != exact {
 		t.Errorf("got %+v", reply.Task)
 	}
 }

@@ -30,8 +30,8 @@ func oldDatabase(t *testing.T) *bundle {
 		`INSERT INTO run_targets (run_id, store_id, name, time_zone, labels) VALUES ('R', '000000', 'x', 'UTC', '{}')`,
 		`INSERT INTO tasks (task_id, run_id, store_id, terminal_id, attempts, created_at, status, attempt, settled_at)
 			VALUES ('T000000', 'R', '000000', '', 1, 1, 'SUCCEEDED', 1, 5)`,
-		`INSERT INTO attempts (task_id, attempt, store_id, terminal_id, granted_at, lease_until, received_at, answer, result)
-			VALUES ('T000000', 1, '000000', 'pos1', 1, 1, 5, 'succeeded', '{"a":1}')`,
+		`INSERT INTO attempts (task_id, attempt, store_id, terminal_id, granted_at, lease_until, received_at, answer, sha256, result)
+			VALUES ('T000000', 1, '000000', 'pos1', 1, 1, 5, 'succeeded', '015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862', '{"a":1}')`,
 		`INSERT INTO audit (at, actor, action, subject, detail) VALUES (1000, 'ada', 'run_created', 'R', 'x'), (2000, 'bob', 'run_cancelled', 'R', 'y'),
 			(3000, 'ada', 'tested', 'R', '中文')`,
 	} {

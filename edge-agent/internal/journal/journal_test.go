@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -19,17 +21,16 @@ import (
 
 const envHold = "MUSTER_TEST_HOLD"
 
-// held is a lock that the garbage collector must not give back: a file that
-// nobody knows any more is closed.
-var held *journal.Lock
-
-// TestMain also plays another agent that holds a work folder.
+// TestMain also plays another agent that holds a work folder, until its standard
+// input ends. It waits for something: a program in which nothing can go on any
+// more is ended by the runtime.
 func TestMain(m *testing.M) {
 	if folder := os.Getenv(envHold); folder != "" {
-		var err error
-		held, err = journal.Acquire(folder, time.Now())
+		held, err := journal.Acquire(folder, time.Now())
 		fmt.Println("held", err)
-		select {}
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		runtime.KeepAlive(held) // a file that nobody knows any more is closed
+		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }
@@ -276,6 +277,9 @@ func TestSecondAgentIsRefusedAndToldWhoHoldsTheFolder(t *testing.T) {
 	other.Env = append(os.Environ(), envHold+"="+folder)
 	out, err := other.StdoutPipe()
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
 	if err := other.Start(); err != nil {
