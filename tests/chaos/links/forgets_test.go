@@ -68,7 +68,7 @@ func newForgetful(t *testing.T, command func(*testing.T, *site.Site) []string) *
 	f := &forgetful{bench: bench{t: t}}
 	f.Site = site.New(t, bin, site.Config{Policy: patient, Work: site.AwaitGate,
 		Headquarters: fmt.Sprintf("transport: mqtt\nmqtt: {url: \"mqtt://%s\"}\n", address),
-		Limits:       checker.Limits{MaxRunning: 4, GrantsPerSecond: 20, GrantBurst: 5, Settle: 5 * time.Second, Reoffer: 6 * time.Second}},
+		Limits:       checker.Limits{MaxRunning: 4, GrantsPerSecond: 20, GrantBurst: 5, Settle: 5 * time.Second, Reoffer: 10 * time.Second}},
 		"A", "B", "C", "D")
 	f.Addr = address
 	f.wang, f.eye = f.Writer(site.Wang), f.Writer(site.Watch)
