@@ -6,6 +6,7 @@ package durability
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/mochi-mqtt/server/v2/packets"
@@ -37,7 +38,7 @@ func Sent(calls []strace.Call) ([]Packet, error) {
 		if len(left[conn]) == 0 {
 			from[conn] = c
 		}
-		rest := append(left[conn], c.Data()...)
+		rest := slices.Concat(left[conn], c.Data())
 		for {
 			pk, length, err := first(rest)
 			if err != nil {
