@@ -183,7 +183,8 @@ type process struct {
 const fewestSamples = 16
 
 // measures are what is compared, and how much more the last quarter may show
-// beside a tenth: what a few connections or a garbage collection make.
+// beside a tenth: what a few connections or a garbage collection make. 0 is
+// Limits.MemoryMore.
 var measures = []struct {
 	name  string
 	more  int64
@@ -191,7 +192,7 @@ var measures = []struct {
 }{
 	{"goroutines", 16, func(s history.Sample) int64 { return int64(s.Goroutines) }},
 	{"descriptors", 8, func(s history.Sample) int64 { return int64(s.Descriptors) }},
-	{"RSS bytes", 16 << 20, func(s history.Sample) int64 { return s.RSSBytes }},
+	{"RSS bytes", 0, func(s history.Sample) int64 { return s.RSSBytes }},
 }
 
 func (b *book) flatProcess(p process, lines []history.Line) {
@@ -203,7 +204,11 @@ func (b *book) flatProcess(p process, lines []history.Line) {
 	last := lines[len(lines)-quarter:]
 	for _, m := range measures {
 		before, after := middle(lines[:quarter], m.value), middle(last, m.value)
-		if after > before+before/10+m.more {
+		more := m.more
+		if more == 0 {
+			more = b.limits.MemoryMore
+		}
+		if after > before+before/10+more {
 			span := time.Duration(last[0].AtMs-lines[0].AtMs) * time.Millisecond
 			b.broken(Finding{Line: last[len(last)-1].Source}, "%s (process %d) grew from %d to %d %s in %v", p.name, p.pid, before, after, m.name, span)
 		}

@@ -105,6 +105,7 @@ type Limits struct {
 	Reoffer              time.Duration // 10 s: from a subscription after a fault to the offers
 	Settle               time.Duration // 60 s: from the last fault to the end of everything
 	WarmUp               float64       // 0.2: share of a process's samples that is not judged
+	MemoryMore           int64         // 16 MiB: what a process may have more at the end, beside a tenth
 }
 
 func (l Limits) filled() Limits {
@@ -113,6 +114,7 @@ func (l Limits) filled() Limits {
 	l.Reoffer = cmp.Or(l.Reoffer, 10*time.Second)
 	l.Settle = cmp.Or(l.Settle, time.Minute)
 	l.WarmUp = cmp.Or(l.WarmUp, 0.2)
+	l.MemoryMore = cmp.Or(l.MemoryMore, 16<<20)
 	return l
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"slices"
 
 	"muster/internal/protocol"
 	"muster/tests/chaos/history"
@@ -19,6 +20,8 @@ type carrier struct {
 	topics protocol.Topics
 	runs   map[string]bool // of the backup, that go on
 	tasks  map[string]bool // theirs
+	over   map[string]bool // runs of the backup that were over
+	done   map[string]bool // their tasks
 	since  int64           // monotonic microseconds: when the backup began
 	lost   map[execution]bool
 }
@@ -62,10 +65,12 @@ func (c *carrier) carry(lines []history.Line) (on []history.Line) {
 		case history.ActGot:
 			keep = before && c.got(l, addr)
 			if s := about(l); known && addr.Kind == protocol.KindOrders && s.Order == protocol.OrderGrant {
-				if one := (execution{s.TaskID, s.Attempt}); !before && !kept[one] {
-					c.lost[one] = true
-				} else {
+				switch one := (execution{s.TaskID, s.Attempt}); {
+				case kept[one]:
+				case before && c.tasks[s.TaskID]:
 					kept[one] = true
+				default: // taken back, or of a run that is over: it may be executed yet
+					c.lost[one] = true
 				}
 			}
 		case history.ActExecuted:
@@ -116,6 +121,29 @@ func (c *carrier) got(l history.Line, addr protocol.Address) bool {
 // wall, and are counted as old: what was granted decides about them.
 func mono(l history.Line) int64 { return l.MonoUs }
 
+// past leaves out what is said, after a run was over, of that run: it was asked
+// for again, an answer got a receipt once more, a file was looked at. A grant or
+// an execution of it is left in, and there is no task to explain it.
+func (c *carrier) past(lines []history.Line) []history.Line {
+	replies := map[call]said{}
+	for _, l := range lines {
+		if l.Act == history.ActAnswered {
+			replies[call{l.Who, l.Call}] = about(l)
+		}
+	}
+	return slices.DeleteFunc(lines, func(l history.Line) bool {
+		if l.Act == history.ActAsked || l.Act == history.ActAnswered {
+			return c.over[replies[call{l.Who, l.Call}].RunID]
+		}
+		if l.Act == history.ActLooked {
+			m := fileOfRun.FindStringSubmatch(l.Name)
+			return m != nil && c.over[m[1]]
+		}
+		s := about(l)
+		return l.Act == history.ActGot && s.Order == protocol.OrderReceipt && c.done[s.TaskID]
+	})
+}
+
 // taken leaves out the marks of attempts whose grant a restore took back.
 func taken(lines []history.Line, lost map[execution]bool) []history.Line {
 	on := lines[:0:0]
@@ -134,7 +162,7 @@ func lean(topics protocol.Topics, l history.Line) history.Line {
 		return l
 	}
 	switch {
-	case l.Act == history.ActSent && addr.Kind != protocol.KindResult && addr.Kind != protocol.KindClaim:
+	case l.Act == history.ActSent && addr.Kind != protocol.KindResult && addr.Kind != protocol.KindClaim && addr.Kind != protocol.KindReady:
 		l.Payload = "{}"
 	case l.Act == history.ActGot && addr.Kind == protocol.KindOffer && l.Payload != "":
 		l.Payload = "{}"

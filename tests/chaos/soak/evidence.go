@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -162,6 +164,39 @@ func (s *soak) forget(ctx context.Context, backup, reports string) error {
 		}
 		return nil
 	})
+}
+
+// changedFiles compares the files of the runs that are over with what the database
+// says of them, one after the other.
+func changedFiles(ctx context.Context, e epoch, hidden []string) (found []string, err error) {
+	db, err := copyOf(filepath.Join(e.folder, "muster.db"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	at := map[string]string{}
+	err = filepath.WalkDir(filepath.Join(e.folder, "reports"), func(name string, _ fs.DirEntry, err error) error {
+		at[filepath.Base(name)] = name
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the reports: %w", err)
+	}
+	for _, run := range hidden {
+		named, err := texts(ctx, db, fmt.Sprintf(`SELECT json_extract(f.value, '$.name') || ' ' || json_extract(f.value, '$.sha256')
+			FROM revisions, json_each(files) f WHERE published_at <> 0 AND run_id = '%s'`, run))
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range named {
+			name, want, _ := strings.Cut(one, " ")
+			content, err := os.ReadFile(at[name])
+			if sum := sha256.Sum256(content); err != nil || hex.EncodeToString(sum[:]) != want {
+				found = append(found, fmt.Sprintf("the published file %s of a run that was over is gone or changed (%v)", name, err))
+			}
+		}
+	}
+	return found, nil
 }
 
 // readReports reads the report files of the runs that are not hidden.

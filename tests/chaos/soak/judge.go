@@ -59,7 +59,7 @@ func (s *soak) judge(ctx context.Context) (found []string, sum figures, err erro
 	c := &carrier{topics: s.topics, lost: map[execution]bool{}}
 	sum = newFigures()
 	marks := map[execution]string{}
-	var carried []history.Line
+	var carried, samples []history.Line
 	var hidden []string
 	for n, e := range s.epochs {
 		s.say("judging epoch %d of %d", n+1, len(s.epochs))
@@ -78,7 +78,8 @@ func (s *soak) judge(ctx context.Context) (found []string, sum figures, err erro
 			}
 			marks[one] = l.Source
 		}
-		all := taken(append(carried, lines...), c.lost)
+		samples = append(samples, troughs(lines)...)
+		all := c.past(taken(append(carried, lines...), c.lost))
 		history.Order(all)
 		if n > 0 {
 			headquartersWasAway(all, s.epochs[n-1], e)
@@ -86,7 +87,11 @@ func (s *soak) judge(ctx context.Context) (found []string, sum figures, err erro
 			if err != nil {
 				return nil, sum, err
 			}
-			for _, one := range lost {
+			changed, err := changedFiles(ctx, e, hidden)
+			if err != nil {
+				return nil, sum, err
+			}
+			for _, one := range append(lost, changed...) {
 				found = append(found, fmt.Sprintf("epoch %d: %s", n, one))
 			}
 		}
@@ -107,7 +112,24 @@ func (s *soak) judge(ctx context.Context) (found []string, sum figures, err erro
 		runtime.GC()
 	}
 	sum.executions = len(marks)
-	return found, sum, nil
+	grown, err := checker.Check(checker.Evidence{Root: s.topics.Root(), History: samples, Limits: checker.Limits{MemoryMore: 32 << 20}})
+	for _, f := range grown {
+		found = append(found, fmt.Sprintf("over all epochs: %s", f))
+	}
+	return found, sum, err
+}
+
+// overLives is the name under which headquarters is sampled over all its lives.
+const overLives = "headquarters over its lives"
+
+// troughs are the samples over all lives of headquarters.
+func troughs(lines []history.Line) (all []history.Line) {
+	for _, l := range lines {
+		if l.Act == history.ActSampled && l.Name == overLives {
+			all = append(all, l)
+		}
+	}
+	return all
 }
 
 // next makes the carrier ready for an epoch's backup and returns what goes on.
@@ -115,25 +137,26 @@ func (c *carrier) next(ctx context.Context, e epoch, all []history.Line) (carrie
 	if hidden, err = list(ctx, e.backup, over); err != nil {
 		return nil, nil, err
 	}
-	c.since, c.runs, c.tasks = e.backUs, map[string]bool{}, map[string]bool{}
-	gone := map[string]bool{}
+	c.since, c.runs, c.tasks, c.over, c.done = e.backUs, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, run := range hidden {
-		gone[run] = true
+		c.over[run] = true
 	}
 	runs, err := list(ctx, e.backup, `SELECT run_id FROM runs`)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, run := range runs {
-		if c.runs[run] = !gone[run]; gone[run] {
-			continue
-		}
+		c.runs[run] = !c.over[run]
 		tasks, err := list(ctx, e.backup, `SELECT task_id FROM tasks WHERE run_id = '`+run+`'`)
 		if err != nil {
 			return nil, nil, err
 		}
+		of := c.tasks
+		if c.over[run] {
+			of = c.done
+		}
 		for _, task := range tasks {
-			c.tasks[task] = true
+			of[task] = true
 		}
 	}
 	return c.carry(all), hidden, nil

@@ -29,6 +29,10 @@ const (
 	grantBurst      = 50
 	diskBytes       = 1 << 30 // of the data folder, when it is a disk of its own
 	startPatience   = 90 * time.Second
+	// lifeMemory is how far the memory of one life of headquarters may go up, over
+	// minutes in which reports on all stores are written now and then. Over all its
+	// lives the least that it has is judged, and sharper.
+	lifeMemory = 128 << 20
 )
 
 var watcher = history.Participant{Who: "watch", Role: history.RoleCollector}
@@ -92,7 +96,8 @@ func (s *soak) bin(name string) string { return filepath.Join(s.opts.bin, name) 
 
 func (s *soak) limits() checker.Limits {
 	return checker.Limits{MaxRunning: maxRunning, GrantsPerSecond: grantsPerSecond, GrantBurst: grantBurst, Settle: s.plan.settle,
-		Slack: 250 * time.Millisecond, Barrier: 3 * time.Second, Reoffer: 15 * time.Second}
+		Slack: 250 * time.Millisecond, Barrier: 3 * time.Second, Reoffer: 15 * time.Second, MemoryMore: lifeMemory,
+		UploadsInFlight: 8, UploadBytesPerSecond: 8 << 20, UploadBurstBytes: 2 << 20} // headquarters' defaults
 }
 
 // stores are the ids of all stores: the real agents' first.

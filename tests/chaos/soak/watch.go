@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"muster/tests/chaos/history"
 	"muster/tests/fleet"
 )
 
@@ -47,6 +48,7 @@ func (s *soak) sample(ctx context.Context) {
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
 	agents := time.Now()
+	var low trough
 	for {
 		select {
 		case <-ctx.Done():
@@ -58,6 +60,9 @@ func (s *soak) sample(ctx context.Context) {
 				raise(&s.tally.peakRSS, sample.RSSBytes)
 				raise(&s.tally.peakDescriptors, int64(sample.Descriptors))
 				s.failed(s.eye.sampled("headquarters", pid, sample))
+				if least, ok := low.add(pid, sample, time.Now()); ok {
+					s.failed(s.eye.sampled(overLives, 1, least))
+				}
 			}
 		}
 		if time.Since(agents) < agentEvery {
@@ -72,6 +77,37 @@ func (s *soak) sample(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// trough is the least that headquarters had in a while, from some time after its
+// start: what is not given back shows there, and what a report takes does not.
+type trough struct {
+	pid         int
+	born, begun time.Time
+	least       history.Sample
+}
+
+const (
+	grownUp    = 20 * time.Second
+	troughLong = 15 * time.Second
+)
+
+func (t *trough) add(pid int, s history.Sample, now time.Time) (least history.Sample, whole bool) {
+	if pid != t.pid {
+		*t = trough{pid: pid, born: now}
+	}
+	if now.Sub(t.born) < grownUp {
+		return least, false
+	}
+	if t.begun.IsZero() {
+		t.begun, t.least = now, s
+	}
+	t.least.RSSBytes, t.least.Descriptors = min(t.least.RSSBytes, s.RSSBytes), min(t.least.Descriptors, s.Descriptors)
+	if now.Sub(t.begun) < troughLong {
+		return least, false
+	}
+	t.begun = time.Time{}
+	return t.least, true
 }
 
 // looks are the report files that were seen in this epoch.
