@@ -23,7 +23,7 @@ func twin(t *testing.T, s *site.Site, store string, cloned bool) (start func() *
 	}
 	config := s.Write("agents/twin/edge-agent.yaml", string(text))
 	if cloned {
-		if err := os.CopyFS(filepath.Join(filepath.Dir(config), "work"), os.DirFS(s.Kept(store))); err != nil {
+		if err := os.CopyFS(filepath.Join(filepath.Dir(config), "kept"), os.DirFS(s.Kept(store))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -26,8 +26,8 @@ const (
 	marker    = "the-answer-whose-way-is-followed"
 	requestID = "the-request-whose-way-is-followed"
 	wal       = "/data/muster.db-wal"
-	journal   = "/work/journal.log"
-	outbox    = "/work/outbox"
+	journal   = "/kept/journal.log"
+	outbox    = "/kept/outbox"
 )
 
 // options: every call by which something becomes durable, or leaves. A page of

@@ -59,8 +59,8 @@ func (p point) options(s *scene, run string) []string {
 
 const (
 	wal     = "data/muster.db-wal"
-	journal = "agents/A/work/journal.log"
-	outbox  = "agents/A/work/outbox"
+	journal = "agents/A/kept/journal.log"
+	outbox  = "agents/A/kept/outbox"
 	answer  = "A did it"
 )
 

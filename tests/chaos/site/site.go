@@ -136,7 +136,7 @@ func (s *Site) Data() string { return s.path("data") }
 func (s *Site) Reports() string { return s.path("reports") }
 
 // Kept is the work folder of a store's agent.
-func (s *Site) Kept(store string) string { return s.path("agents", store, "work") }
+func (s *Site) Kept(store string) string { return s.path("agents", store, "kept") }
 
 // Marks is the file in which a store's executions are marked.
 func (s *Site) Marks(store string) string { return filepath.Join(s.History(), store+".markers") }
@@ -216,7 +216,7 @@ echo "{\"marker\":\"$STORE did it\"}"
 	config := s.Write("agents/"+store+"/edge-agent.yaml", fmt.Sprintf(`store: %q
 terminal: pos1
 time_zone: Asia/Shanghai
-work_folder: work
+work_folder: kept
 broker: {url: "mqtt://%s"}
 executors:
   - {type: probe, version: 1, command: [sh, %q]}
