@@ -10,6 +10,7 @@ import (
 	"muster/dispatcher/internal/identity"
 	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/people"
+	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
 	"muster/internal/protocol"
@@ -85,6 +86,9 @@ type Config struct {
 	Waiting func(runID string) int
 	Now     func() time.Time
 	Logger  *slog.Logger
+	// Ward keeps in, and tells of, what makes headquarters panic; nil: nobody is
+	// told but who asked.
+	Ward *quarantine.Ward
 	// Rate and Burst, and those of technicians, of 0 mean the defaults.
 	Rate            rate.Limit
 	Burst           int

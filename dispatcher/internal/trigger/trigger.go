@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"muster/dispatcher/internal/people"
+	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/schema"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
@@ -85,7 +86,9 @@ func (t *Trigger) Stop() {
 
 // Handle answers one request of addr.User. It returns nil once the reply was
 // handed to the broker or none is due, whatever the reply says: a technician
-// who was told "no" must not see the request come back to life. It fails, and
+// who was told "no" must not see the request come back to life. A request that
+// makes headquarters panic is answered too: it is done wholly or not at all,
+// since each is one transaction. It fails, and
 // so leaves the message unacknowledged, only when the reply could not be
 // handed over; the message that then comes again meets the same run.
 func (t *Trigger) Handle(ctx context.Context, addr protocol.Address, in transport.Inbound) error {
@@ -96,7 +99,11 @@ func (t *Trigger) Handle(ctx context.Context, addr protocol.Address, in transpor
 	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	reply, err := t.answer(ctx, addr, in)
+	var reply protocol.Reply
+	err := t.Ward.Do(quarantine.AlarmPanicked, t.topic(addr), func() (err error) {
+		reply, err = t.answer(ctx, addr, in)
+		return err
+	})
 	if err != nil {
 		reply = t.refuse(addr, in, reply, err)
 	}
@@ -116,7 +123,7 @@ func (t *Trigger) Handle(ctx context.Context, addr protocol.Address, in transpor
 // refuse turns an error into the reply, logs and counts it. Of the reply as it
 // was it keeps what names the request and what waits for approval.
 func (t *Trigger) refuse(addr protocol.Address, in transport.Inbound, was protocol.Reply, err error) protocol.Reply {
-	refusal := t.refusal(err)
+	refusal := t.refusal(addr, err)
 	t.refused.Add(1)
 	if left, due := t.sparing.Due(cmp.Or(in.User, addr.User)+" "+string(refusal.Code), t.Now()); due {
 		t.Logger.Info("request refused", "user", addr.User, "from", in.User, "verb", addr.Verb, "code", refusal.Code, "message", redact.Excerpt([]byte(refusal.Message), maxLogged),
@@ -183,14 +190,13 @@ func (t *Trigger) admit(addr protocol.Address, in transport.Inbound) (people.Per
 	if err := person.May(addr.Verb); err != nil {
 		return person, err
 	}
-	topic := t.Sender.Topics().Request(addr.User, addr.Verb)
-	return person, t.People.Believe(person, addr.Verb, topic, in.Payload, in.Signature)
+	return person, t.People.Believe(person, addr.Verb, t.topic(addr), in.Payload, in.Signature)
 }
 
 // refuseRetained takes a retained request off its topic, where it would come
 // again with every start of headquarters.
 func (t *Trigger) refuseRetained(ctx context.Context, addr protocol.Address) error {
-	topic := t.Sender.Topics().Request(addr.User, addr.Verb)
+	topic := t.topic(addr)
 	left, due := t.sparing.Due(addr.User+" retained", t.Now())
 	if due {
 		t.Logger.Warn("retained request refused and cleared", "user", addr.User, "verb", addr.Verb, "topic", topic, "left_out", left)
@@ -201,14 +207,25 @@ func (t *Trigger) refuseRetained(ctx context.Context, addr protocol.Address) err
 	return refuse.Retained()
 }
 
+// topic is the one that a request came on.
+func (t *Trigger) topic(addr protocol.Address) string {
+	return t.Sender.Topics().Request(addr.User, addr.Verb)
+}
+
 // refusal turns an error into what may cross the wire. What is not worded for
 // a technician goes to the log alone.
-func (t *Trigger) refusal(err error) *protocol.Error {
+func (t *Trigger) refusal(addr protocol.Address, err error) *protocol.Error {
 	var refusal *protocol.Error
 	if errors.As(err, &refusal) {
 		return refusal
 	}
+	var panicked *quarantine.Panic
 	switch {
+	case errors.As(err, &panicked): // it was told where it was kept in
+		return refuse.Broke()
+	case errors.Is(err, store.ErrBroken):
+		t.Ward.Tell(quarantine.AlarmPanicked, t.topic(addr), err)
+		return refuse.Broke()
 	case errors.Is(err, store.ErrClosed):
 		return refuse.ShuttingDown()
 	case errors.Is(err, store.ErrNoSpace):

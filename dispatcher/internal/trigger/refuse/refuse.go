@@ -31,6 +31,14 @@ func Internal() *protocol.Error {
 		Hint: "send the same request again; it makes no second run"}
 }
 
+// Broke is for a request over which headquarters itself failed.
+func Broke() *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeInternal,
+		Message:   "headquarters failed over this request, by a fault of its own; it was done wholly or not at all, and headquarters' operator has an alarm",
+		MessageZh: "总部处理该请求时自身出错；请求要么已全部执行，要么完全未执行，总部管理员已收到告警",
+		Hint:      "send the same request once more, it makes no second run; if it fails again, tell headquarters' operator, whose log says why"}
+}
+
 // NoSpace is for what a full disk keeps from being written.
 func NoSpace() *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeInternal,

@@ -1,0 +1,76 @@
+package quarantine
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"muster/internal/logs"
+)
+
+// The kinds of the alarms about a panic.
+const (
+	// AlarmPanicked: somebody's message made headquarters panic. It was not taken
+	// in.
+	AlarmPanicked = "message_panicked"
+	// AlarmStep: a step panicked over one piece of its own work. All else goes on.
+	AlarmStep = "step_panicked"
+)
+
+// Panic is a panic as an error. Stack is that of the goroutine where it happened.
+type Panic struct {
+	Cause any
+	Stack []byte
+}
+
+// Error is what was panicked with, without the stack.
+func (p *Panic) Error() string { return fmt.Sprintf("headquarters panicked: %v", p.Cause) }
+
+// Ward keeps a panic inside the piece of work that it happened in, and tells of
+// it: the log has the stack and operators an alarm, of one subject at most once
+// a minute. Safe for concurrent use; a nil one keeps panics in and tells nobody.
+type Ward struct {
+	Logger *slog.Logger
+	Now    func() time.Time
+	// Alarm is called from wherever the panic was; it must not block.
+	Alarm func(kind, subject string, trouble error)
+
+	told logs.Sparing
+}
+
+// Do does the work and returns its error, a *Panic if it panicked. The subject
+// says whose message it was, or which piece of work. What the work had locked
+// and not deferred to unlock stays locked.
+func (w *Ward) Do(kind, subject string, work func() error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = &Panic{cause, debug.Stack()}
+			w.Tell(kind, subject, err)
+		}
+	}()
+	return work()
+}
+
+// Tell tells of an error as of a panic: one that is headquarters' own fault.
+func (w *Ward) Tell(kind, subject string, trouble error) {
+	if w == nil {
+		return
+	}
+	left, due := w.told.Due(kind+" "+subject, w.Now())
+	if !due {
+		return
+	}
+	stack := ""
+	var p *Panic
+	if errors.As(trouble, &p) {
+		stack = string(p.Stack)
+	}
+	w.Logger.Error("headquarters broke on something; it goes on without it", "kind", kind, "subject", subject, "error", trouble, "stack", stack, "left_out", left)
+	if w.Alarm != nil {
+		line, _, _ := strings.Cut(trouble.Error(), "\n") // a write that panicked brings its stack along
+		w.Alarm(kind, subject, errors.New(line))
+	}
+}
