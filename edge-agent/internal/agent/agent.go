@@ -47,7 +47,8 @@ const (
 	// the next connection.
 	maxTasks = 5_000
 	// maxAnswers bounds unreceipted answers, 64 MiB at worst: with so many
-	// waiting, nothing more is claimed. None is ever thrown away.
+	// waiting, no more work is claimed, and the log says so. None is ever thrown
+	// away.
 	maxAnswers = 256
 )
 
@@ -80,6 +81,7 @@ type Agent struct {
 	window     *trust.Window                // the numbers of headquarters' orders
 	proven     time.Time                    // the newest time that headquarters signed
 	disk       medium
+	full       bool // so many answers wait that no work is claimed
 	stopping   bool
 	due        time.Time // the next moment at which something is due
 	// nothingDue is set by an event after which there is nothing to look for: a

@@ -12,20 +12,22 @@ import (
 	"muster/internal/protocol"
 )
 
-// claim asks for as many tasks as could start now. Whoever has waited longest
-// since the last claim comes first, so that one task which waits at
+// claim asks for as many tasks as could start now, or, with too many answers
+// waiting, for those that a stored result answers: so they get fewer. Whoever has
+// waited longest since the last claim comes first, so that one task which waits at
 // headquarters does not keep the others from being asked for.
 func (a *Agent) claim(now time.Time) {
-	if !a.up || !a.synced || a.outbox.Len()+a.volatile() >= maxAnswers || len(a.disk.owed) >= maxTasks {
+	if !a.up || !a.synced || len(a.disk.owed) >= maxTasks {
 		return
 	}
+	full := a.noteFull()
 	free := a.cfg.MaxParallel - a.running
 	var ready []*work
 	for _, w := range a.tasks {
 		switch {
 		case w.grant != nil && w.run == nil, a.later(w.claimUntil, now):
 			free--
-		case a.claimable(w, now):
+		case a.claimable(w, now) && (!full || a.succeeded(w)):
 			ready = append(ready, w)
 		}
 	}
@@ -38,6 +40,21 @@ func (a *Agent) claim(now time.Time) {
 	for _, w := range ready[:min(free, len(ready))] {
 		a.claimOne(w, now)
 	}
+}
+
+// noteFull reports whether as many answers wait as may, and tells the log when that
+// begins and ends.
+func (a *Agent) noteFull() bool {
+	waiting := a.outbox.Len() + a.volatile()
+	full := waiting >= maxAnswers
+	if full && !a.full {
+		a.log.Warn("too many answers wait for their receipts: no work is claimed until headquarters takes them in", "waiting", waiting, "most", maxAnswers)
+	}
+	if !full && a.full {
+		a.log.Info("answers are taken in again, work is claimed", "waiting", waiting)
+	}
+	a.full = full
+	return full
 }
 
 func (a *Agent) claimable(w *work, now time.Time) bool {
