@@ -60,9 +60,10 @@ type headquarters struct {
 	auditor  *auditor.Auditor
 
 	aside    *quarantine.Quarantine // nil: it cannot be had
-	troubles troubles               // with runs, that are not over
-	disk     chan error             // what the database says of its disk; nil: well again
-	panicked atomic.Int64           // when a panic was last told, in nanoseconds
+	ward     *quarantine.Ward
+	troubles troubles     // with runs, that are not over
+	disk     chan error   // what the database says of its disk; nil: well again
+	panicked atomic.Int64 // when a panic was last told, in nanoseconds
 
 	trigger  *trigger.Trigger
 	offer    *offer.Offers
@@ -76,6 +77,7 @@ type headquarters struct {
 
 // wire creates every step and connects it to what it needs; nothing runs yet.
 func (hq *headquarters) wire() error {
+	hq.ward = hq.newWard()
 	if err := hq.wireIdentity(); err != nil {
 		return err
 	}
@@ -99,7 +101,7 @@ func (hq *headquarters) wire() error {
 		return err
 	}
 	hq.auditor = auditor.New(auditor.Config{Head: hq.store.AuditHead, Signer: hq.signer, Folder: hq.cfg.ReportsFolder, Now: hq.now, Logger: hq.log})
-	hq.watch = watch.New(hq.store, hq.sender, hq.grant.Waiting, hq.log)
+	hq.watch = watch.New(hq.store, hq.sender, hq.grant.Waiting, hq.ward, hq.log)
 	for _, observer := range []func([]store.Change){
 		hq.grant.Changed, hq.backlog.Changed, hq.intake.Changed, hq.offer.Changed, hq.barrier.Changed, hq.watch.Changed,
 	} {
@@ -115,7 +117,7 @@ func (hq *headquarters) wireTrigger() error {
 	}
 	cfg := trigger.Config{
 		Runs: hq.store, Tasks: hq.store, Register: hq.store, Planner: plan.New(rand.Reader), Jobs: hq.jobs, Sender: hq.orders,
-		Waiting: hq.grant.Waiting, Now: hq.now, Logger: hq.log,
+		Waiting: hq.grant.Waiting, Now: hq.now, Logger: hq.log, Ward: hq.ward,
 		People: known, ApprovalOver: hq.cfg.Approval.OverStores,
 	}
 	if hq.identity != nil {
@@ -156,7 +158,7 @@ func (hq *headquarters) wireAdmission() {
 		DemandOffer: hq.identity != nil, Alarm: hq.alarmAboutAnswer, Quarantine: hq.aside,
 	})
 	hq.offer = offer.New(offer.Config{
-		Tasks: hq.store, Sender: hq.sender, Now: hq.now, Logger: hq.log,
+		Tasks: hq.store, Sender: hq.sender, Now: hq.now, Logger: hq.log, Ward: hq.ward,
 		Online: func(storeID string) bool { return hq.presence.Online(storeID) },
 	})
 	hq.presence = presence.New(presence.Config{

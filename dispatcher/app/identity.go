@@ -32,7 +32,7 @@ func (hq *headquarters) wireIdentity() error {
 	hq.identity = id
 	hq.gate = gate.New(gate.Config{Keys: hq.store, Numbers: hq.store, Now: hq.now, Logger: hq.log, Alarm: hq.alarmAbout})
 	if hq.cfg.Enrolment.Address != "" {
-		hq.enrol = enrol.New(enrol.Config{Address: hq.cfg.Enrolment.Address, Keys: hq.store, Identity: id, Listen: hq.listen, Now: hq.now, Logger: hq.log})
+		hq.enrol = enrol.New(enrol.Config{Address: hq.cfg.Enrolment.Address, Keys: hq.store, Identity: id, Listen: hq.listen, Now: hq.now, Logger: hq.log, Ward: hq.ward})
 	}
 	return nil
 }
@@ -219,7 +219,7 @@ func (hq *headquarters) revoked(keys []store.TerminalKey) {
 func (hq *headquarters) wireAdmin() error {
 	cfg := admin.Config{
 		Address: hq.cfg.Admin.Address, DataFolder: hq.cfg.DataFolder, Register: hq.store, Places: hq.store,
-		EnrolmentURL: hq.cfg.Enrolment.URL, RequestRotation: hq.trigger.AskKeys, Revoked: hq.revoked, Healthy: hq.store.Health, Clock: hq.clockStands, Troubles: hq.troubles.list, Version: hq.version, Listen: hq.listen, Now: hq.now, Logger: hq.log,
+		EnrolmentURL: hq.cfg.Enrolment.URL, RequestRotation: hq.trigger.AskKeys, Revoked: hq.revoked, Healthy: hq.store.Health, Clock: hq.clockStands, Troubles: hq.troubles.list, Version: hq.version, Listen: hq.listen, Now: hq.now, Logger: hq.log, Ward: hq.ward,
 	}
 	if hq.identity != nil {
 		cfg.Authority = hq.identity

@@ -5,6 +5,9 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"muster/dispatcher/internal/quarantine"
+	"muster/internal/protocol"
 )
 
 // maxTroubles bounds how many troubles are told at once.
@@ -41,4 +44,11 @@ func (t *troubles) list() []string {
 		lines = append(lines[:maxTroubles], fmt.Sprintf("and %d more", rest))
 	}
 	return lines
+}
+
+// newWard is where steps do what may be headquarters' own fault.
+func (hq *headquarters) newWard() *quarantine.Ward {
+	return &quarantine.Ward{Logger: hq.log, Now: hq.now, Alarm: func(kind, subject string, trouble error) {
+		hq.raise(protocol.SeverityCritical, kind, subject, trouble)
+	}}
 }

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"muster/dispatcher/internal/identity"
+	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/store"
 	"muster/internal/logs"
 	"muster/internal/trust"
@@ -79,6 +80,8 @@ type Config struct {
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 	Now    func() time.Time
 	Logger *slog.Logger
+	// Ward is told of a request that makes headquarters panic; it may be nil.
+	Ward *quarantine.Ward
 }
 
 // file is where a running dispatcher says how to reach it.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 
+	"muster/dispatcher/internal/quarantine"
 	"muster/internal/protocol"
 )
 
@@ -72,7 +73,11 @@ func route[Request, Answer any](s *Server, do func(*http.Request, Request) (Answ
 				return
 			}
 		}
-		answer, err := do(r, request)
+		var answer Answer
+		err := s.Ward.Do(quarantine.AlarmPanicked, "the command "+r.URL.Path, func() (err error) {
+			answer, err = do(r, request)
+			return err
+		})
 		if err != nil {
 			s.refuse(w, r, statusOf(err), err)
 			return

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"muster/dispatcher/internal/identity"
+	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/store"
 	"muster/internal/trust"
 )
@@ -30,7 +31,8 @@ type Keys interface {
 	GetTerminalKey(ctx context.Context, keyID string) (store.TerminalKey, error)
 }
 
-// Config says what the door needs. Zero limits mean their defaults.
+// Config says what the door needs. Zero limits mean their defaults; Ward may be
+// nil.
 type Config struct {
 	Address  string // host:port
 	Keys     Keys
@@ -38,6 +40,7 @@ type Config struct {
 	Lifetime time.Duration // of certificates; identity.DefaultLifetime
 	Now      func() time.Time
 	Logger   *slog.Logger
+	Ward     *quarantine.Ward // is told of a request that makes headquarters panic
 	// Listen opens the door; nil: on the network of this machine.
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 

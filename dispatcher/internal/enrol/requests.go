@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"muster/dispatcher/internal/identity"
+	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
 	"muster/internal/trust"
@@ -54,7 +55,7 @@ type work func(r *http.Request, body []byte) (answer, error)
 // guarded puts the limits before work and its answer or refusal on the wire.
 func (s *Server) guarded(do work) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		reply, err := s.limited(do, r)
+		reply, err := s.surviving(do, r)
 		if err == nil {
 			s.write(w, http.StatusOK, reply)
 			return
@@ -71,6 +72,15 @@ func (s *Server) guarded(do work) http.HandlerFunc {
 		}
 		s.write(w, refused.status, refused)
 	}
+}
+
+// surviving is limited, with an error for a request that makes headquarters panic.
+func (s *Server) surviving(do work, r *http.Request) (reply answer, err error) {
+	err = s.Ward.Do(quarantine.AlarmPanicked, r.URL.Path+" of "+network(r.RemoteAddr).String(), func() (err error) {
+		reply, err = s.limited(do, r)
+		return err
+	})
+	return reply, err
 }
 
 func (s *Server) limited(do work, r *http.Request) (answer, error) {

@@ -5,7 +5,8 @@
 // the worker of the task's store then looks at what the task is now and
 // publishes that. So changes, lists and retries may come in any order and any
 // number, and the last word on a topic is always the newest state. A failed
-// publish is tried again until it succeeds.
+// publish is tried again until it succeeds, and so is one that panics, apart from
+// its lane.
 //
 // It decides nothing about a task, grants nothing and reads nothing from the
 // broker, which may lose everything at any moment.
@@ -19,8 +20,10 @@ import (
 	"sync"
 	"time"
 
+	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
+	"muster/internal/logs"
 	"muster/internal/protocol"
 	"muster/internal/task"
 )
@@ -57,20 +60,25 @@ type Sender interface {
 	ClearOffer(ctx context.Context, storeID, taskID string) error
 }
 
-// Config wires the offers. Every field is required.
+// Config wires the offers. Every field but Ward is required.
 type Config struct {
 	Tasks  Tasks
 	Sender Sender
 	Online func(storeID string) bool // whether any terminal of the store is
 	Now    func() time.Time
 	Logger *slog.Logger
+	// Ward keeps in, and tells of, a panic over one task or list; nil: nobody is
+	// told.
+	Ward *quarantine.Ward
 }
 
 // Offers is the step. Create it with New; its methods are safe for concurrent
 // use.
 type Offers struct {
-	cfg   Config
-	log   *slog.Logger
+	cfg     Config
+	log     *slog.Logger
+	sparing logs.Sparing
+
 	lanes [lanes]*lane
 	room  chan struct{} // one for each streamed task that waits
 
@@ -172,10 +180,14 @@ func (o *Offers) follow(ctx context.Context) {
 		case <-o.wake:
 		}
 		for l, more := o.next(); more && ctx.Err() == nil; l, more = o.next() {
-			if err := o.publishList(ctx, l); err != nil && ctx.Err() == nil {
-				o.log.Error("open tasks could not be listed; it is tried again", "run_id", l.run, "store_id", l.store, "error", err)
-				o.askLater(ctx, l)
+			err := o.cfg.Ward.Do(quarantine.AlarmStep, fmt.Sprintf("listing what is open of run %q at store %q", l.run, l.store), func() error { return o.publishList(ctx, l) })
+			if err == nil || ctx.Err() != nil {
+				continue
 			}
+			if left, due := o.sparing.Due("unlisted", o.cfg.Now()); due {
+				o.log.Error("open tasks could not be listed; it is tried again", "run_id", l.run, "store_id", l.store, "error", err, "left_out", left)
+			}
+			o.askLater(ctx, l)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
 	"muster/internal/protocol"
@@ -37,9 +38,14 @@ func (o *Offers) work(ctx context.Context, l *lane) {
 			}
 			continue
 		}
-		err := o.publish(ctx, w)
+		err := o.cfg.Ward.Do(quarantine.AlarmStep, "the offer of task "+w.task+" of store "+w.store, func() error { return o.publish(ctx, w) })
 		if w.holds {
 			<-o.room
+		}
+		var panicked *quarantine.Panic
+		if errors.As(err, &panicked) { // the broker is well
+			time.AfterFunc(retryMost, func() { l.mark(w.store, w.task, w.settled) })
+			continue
 		}
 		if err == nil {
 			l.setDown(false)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"muster/dispatcher/internal/store"
 	"muster/internal/logs"
 )
 
@@ -42,20 +43,29 @@ type Ward struct {
 }
 
 // Do does the work and returns its error, a *Panic if it panicked. The subject
-// says whose message it was, or which piece of work. What the work had locked
-// and not deferred to unlock stays locked.
+// says whose message it was, or which piece of work. A write that broke by itself
+// (store.ErrBroken) is told of like a panic. What the work had locked and not
+// deferred to unlock stays locked.
 func (w *Ward) Do(kind, subject string, work func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = &Panic{cause, debug.Stack()}
-			w.Tell(kind, subject, err)
+		}
+		if Broke(err) {
+			w.tell(kind, subject, err)
 		}
 	}()
 	return work()
 }
 
-// Tell tells of an error as of a panic: one that is headquarters' own fault.
-func (w *Ward) Tell(kind, subject string, trouble error) {
+// Broke says whether an error is headquarters' own fault: a panic, or a write that
+// broke by itself.
+func Broke(err error) bool {
+	var panicked *Panic
+	return errors.As(err, &panicked) || errors.Is(err, store.ErrBroken)
+}
+
+func (w *Ward) tell(kind, subject string, trouble error) {
 	if w == nil {
 		return
 	}
@@ -68,7 +78,7 @@ func (w *Ward) Tell(kind, subject string, trouble error) {
 	if errors.As(trouble, &p) {
 		stack = string(p.Stack)
 	}
-	w.Logger.Error("headquarters broke on something; it goes on without it", "kind", kind, "subject", subject, "error", trouble, "stack", stack, "left_out", left)
+	w.Logger.Error("headquarters broke on something and goes on without it", "kind", kind, "subject", subject, "error", trouble, "stack", stack, "left_out", left)
 	if w.Alarm != nil {
 		line, _, _ := strings.Cut(trouble.Error(), "\n") // a write that panicked brings its stack along
 		w.Alarm(kind, subject, errors.New(line))

@@ -123,7 +123,7 @@ func (t *Trigger) Handle(ctx context.Context, addr protocol.Address, in transpor
 // refuse turns an error into the reply, logs and counts it. Of the reply as it
 // was it keeps what names the request and what waits for approval.
 func (t *Trigger) refuse(addr protocol.Address, in transport.Inbound, was protocol.Reply, err error) protocol.Reply {
-	refusal := t.refusal(addr, err)
+	refusal := t.refusal(err)
 	t.refused.Add(1)
 	if left, due := t.sparing.Due(cmp.Or(in.User, addr.User)+" "+string(refusal.Code), t.Now()); due {
 		t.Logger.Info("request refused", "user", addr.User, "from", in.User, "verb", addr.Verb, "code", refusal.Code, "message", redact.Excerpt([]byte(refusal.Message), maxLogged),
@@ -214,17 +214,13 @@ func (t *Trigger) topic(addr protocol.Address) string {
 
 // refusal turns an error into what may cross the wire. What is not worded for
 // a technician goes to the log alone.
-func (t *Trigger) refusal(addr protocol.Address, err error) *protocol.Error {
+func (t *Trigger) refusal(err error) *protocol.Error {
 	var refusal *protocol.Error
 	if errors.As(err, &refusal) {
 		return refusal
 	}
-	var panicked *quarantine.Panic
 	switch {
-	case errors.As(err, &panicked): // it was told where it was kept in
-		return refuse.Broke()
-	case errors.Is(err, store.ErrBroken):
-		t.Ward.Tell(quarantine.AlarmPanicked, t.topic(addr), err)
+	case quarantine.Broke(err): // the ward has told of it
 		return refuse.Broke()
 	case errors.Is(err, store.ErrClosed):
 		return refuse.ShuttingDown()

@@ -2,7 +2,8 @@
 // each run, one event a store, and a human line a step.
 //
 // It only tells. Nothing depends on what it publishes, and it drops nothing
-// silently: what cannot be published is logged and overtaken by the next state.
+// silently: what cannot be published, or panics, is logged and overtaken by the
+// next state.
 package watch
 
 import (
@@ -12,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
 	"muster/internal/protocol"
@@ -42,6 +44,7 @@ type Watch struct {
 	runs    Runs
 	sender  *transport.Sender
 	waiting func(runID string) int
+	ward    *quarantine.Ward
 	log     *slog.Logger
 
 	mu     sync.Mutex
@@ -55,9 +58,9 @@ type Watch struct {
 }
 
 // New returns a watch that is not yet started. waiting tells how many claims of
-// a run wait for a slot.
-func New(runs Runs, sender *transport.Sender, waiting func(runID string) int, log *slog.Logger) *Watch {
-	return &Watch{runs: runs, sender: sender, waiting: waiting, log: log,
+// a run wait for a slot; ward keeps in what panics over one run, and may be nil.
+func New(runs Runs, sender *transport.Sender, waiting func(runID string) int, ward *quarantine.Ward, log *slog.Logger) *Watch {
+	return &Watch{runs: runs, sender: sender, waiting: waiting, ward: ward, log: log,
 		dirty: map[string]bool{}, wake: make(chan struct{}, 1)}
 }
 
@@ -160,21 +163,22 @@ func (w *Watch) publishEvents(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		w.publishEvent(ctx, c)
+		topic := w.sender.Topics().Run(c.RunID, protocol.RunText)
+		if c.Kind == store.TaskMoved && c.Task != nil {
+			topic = w.sender.Topics().RunStore(c.RunID, c.Task.StoreID)
+		}
+		w.try(topic, func() error { return w.publishEvent(ctx, topic, c) })
 	}
 }
 
-func (w *Watch) publishEvent(ctx context.Context, c store.Change) {
-	topics := w.sender.Topics()
+func (w *Watch) publishEvent(ctx context.Context, topic string, c store.Change) error {
 	if c.Kind == store.TaskMoved && c.Task != nil {
-		topic := topics.RunStore(c.RunID, c.Task.StoreID)
-		w.report(topic, w.sender.JSON(ctx, topic, w.storeEvent(c), transport.Options{}))
-		return
+		return w.sender.JSON(ctx, topic, w.storeEvent(c), transport.Options{})
 	}
 	if line := Line(c); line != "" {
-		topic := topics.Run(c.RunID, protocol.RunText)
-		w.report(topic, w.sender.Text(ctx, topic, line))
+		return w.sender.Text(ctx, topic, line)
 	}
+	return nil
 }
 
 func (w *Watch) storeEvent(c store.Change) protocol.StoreEvent {
@@ -235,18 +239,21 @@ func (w *Watch) publishStates(ctx context.Context) bool {
 			return true
 		}
 		topic := w.sender.Topics().Run(runID, protocol.RunState)
-		state, err := w.State(ctx, runID)
-		if err != nil {
-			w.report(topic, err)
-			continue
-		}
-		opts := transport.Options{Retain: true}
-		if state.Phase == protocol.PhaseClosed {
-			opts.Expiry = stateKept
-		}
-		w.report(topic, w.sender.JSON(ctx, topic, state, opts))
+		w.try(topic, func() error { return w.publishState(ctx, topic, runID) })
 	}
 	return len(dirty) > 0
+}
+
+func (w *Watch) publishState(ctx context.Context, topic, runID string) error {
+	state, err := w.State(ctx, runID)
+	if err != nil {
+		return err
+	}
+	opts := transport.Options{Retain: true}
+	if state.Phase == protocol.PhaseClosed {
+		opts.Expiry = stateKept
+	}
+	return w.sender.JSON(ctx, topic, state, opts)
 }
 
 // State is how a run stands now. It fails with store.ErrNotFound for a run that
@@ -271,8 +278,9 @@ func (w *Watch) State(ctx context.Context, runID string) (protocol.RunStateRepor
 	}, nil
 }
 
-func (w *Watch) report(topic string, err error) {
-	if err != nil {
+// try publishes on a topic, and tells when it cannot.
+func (w *Watch) try(topic string, publish func() error) {
+	if err := w.ward.Do(quarantine.AlarmStep, topic, publish); err != nil {
 		w.log.Warn("cannot publish", "topic", topic, "error", err)
 	}
 }

@@ -24,7 +24,7 @@ func open(t *testing.T) *desk {
 	t.Helper()
 	d := &desk{}
 	d.Bench = steptest.New(t, func(changes []store.Change) { d.Watch.Changed(changes) })
-	d.Watch = watch.New(d.Store, d.Sender, func(string) int { return 7 }, d.Logger)
+	d.Watch = watch.New(d.Store, d.Sender, func(string) int { return 7 }, nil, d.Logger)
 	if err := d.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
