@@ -29,6 +29,7 @@ func (hq *headquarters) wireIdentity() error {
 	if err != nil {
 		return err
 	}
+	id.KeepTime(hq.now)
 	hq.identity = id
 	hq.gate = gate.New(gate.Config{Keys: hq.store, Numbers: hq.store, Now: hq.now, Logger: hq.log, Alarm: hq.alarmAbout})
 	if hq.cfg.Enrolment.Address != "" {
@@ -91,6 +92,12 @@ func (hq *headquarters) startNumbers(ctx context.Context, cleanup *stack) error 
 		return fmt.Errorf("cannot start: headquarters' clock stands at %s, two days or more before what it last did; set the clock",
 			hq.now().Format(time.RFC3339))
 	}
+	if hq.identity != nil {
+		hq.identity.Reached(time.UnixMicro(used))
+		if _, err := hq.identity.Relist(hq.now()); err != nil {
+			return fmt.Errorf("cannot start: %w", err)
+		}
+	}
 	if err := hq.store.NoteNumber(ctx, hq.sender.Number()+numbersAhead); err != nil {
 		return err
 	}
@@ -144,7 +151,35 @@ func (hq *headquarters) signer() *trust.Signer {
 	if hq.identity == nil {
 		return nil
 	}
-	return hq.identity.Signer(hq.now())
+	now := hq.now()
+	hq.listAnew(now)
+	return hq.identity.Signer(now)
+}
+
+// alarmEarlyKey is the kind of the alarm that terminals believe nothing that
+// headquarters signs, because its clock was set back.
+const alarmEarlyKey = "signing_key_early"
+
+// listAnew sees to it that terminals believe what is signed although the clock was
+// set back: the list goes out first, and offers once more that may have overtaken
+// it. Nothing here may wait where an external broker has to answer.
+func (hq *headquarters) listAnew(now time.Time) {
+	changed, err := hq.identity.Relist(now)
+	if err != nil {
+		hq.raise(protocol.SeverityCritical, alarmEarlyKey, "headquarters' time", err)
+	}
+	if !changed {
+		return
+	}
+	hq.log.Warn("headquarters' clock was set back before its signing key, which is listed anew", "now", now, "version", hq.identity.Keys().Version)
+	out := hq.sender
+	if hq.cfg.Transport == TransportMQTT {
+		out = hq.orders
+	}
+	if err := out.JSON(context.Background(), hq.topics.Trust(), hq.identity.Sealed(), transport.Options{Retain: true}); err != nil {
+		hq.log.Error("cannot publish the list of keys", "error", err)
+	}
+	hq.offer.Republish("")
 }
 
 // loadPeople reads who may ask for what.

@@ -98,7 +98,7 @@ func (id *Identity) WriteCRL(revoked []Revoked, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("cannot write the list of revoked certificates: %w", err)
 	}
-	template := &x509.RevocationList{Number: number, ThisUpdate: now.Add(-backdate), NextUpdate: id.authority.NotAfter, RevokedCertificateEntries: entries}
+	template := &x509.RevocationList{Number: number, ThisUpdate: now.Add(-predate), NextUpdate: id.authority.NotAfter, RevokedCertificateEntries: entries}
 	der, err := x509.CreateRevocationList(rand.Reader, template, id.authority, key)
 	if err != nil {
 		return fmt.Errorf("cannot write the list of revoked certificates: %w", err)

@@ -22,8 +22,13 @@ const (
 	// authorityYears is how long the authority lives: as long as the chain's
 	// machines do. Its end means to enrol every terminal again.
 	authorityYears = 10
-	// backdate lets a machine whose clock is behind use what was issued now.
+	// backdate is how far a signing key is valid before its making: what was
+	// written a moment ago is signed with it too.
 	backdate = 5 * time.Minute
+	// predate is the same of certificates. They are good on every machine whose
+	// clock is behind, and after headquarters' own was set back: a start is refused
+	// on one that stands further behind what headquarters did.
+	predate = 48 * time.Hour
 )
 
 // ErrExists says that there is something where an identity was to be made.
@@ -113,7 +118,7 @@ func (id *Identity) makeAuthority(now time.Time) error {
 	template := &x509.Certificate{
 		SerialNumber:          serial,
 		Subject:               pkix.Name{CommonName: "Muster headquarters", SerialNumber: serial.Text(16)},
-		NotBefore:             now.Add(-backdate),
+		NotBefore:             now.Add(-predate),
 		NotAfter:              now.AddDate(authorityYears, 0, 0),
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign | x509.KeyUsageDigitalSignature,
 		BasicConstraintsValid: true,

@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"muster/internal/protocol"
@@ -42,13 +43,17 @@ type Identity struct {
 	authority    *x509.Certificate
 	authorityPEM []byte
 
-	change sync.Mutex   // held by whoever changes the folder
-	mu     sync.RWMutex // guards what follows
-	server tls.Certificate
-	sealed trust.Sealed
-	keys   trust.Document
-	signer map[string]*trust.Signer // by key id
-	made   []Rotated
+	change   sync.Mutex   // held by whoever changes the folder
+	relistAt time.Time    // not before this is a list tried again; guarded by change
+	mu       sync.RWMutex // guards what follows
+	server   tls.Certificate
+	sealed   trust.Sealed
+	keys     trust.Document
+	signer   map[string]*trust.Signer // by key id
+	made     []Rotated
+
+	reached atomic.Int64 // newest time by which headquarters may have signed, epoch ms
+	clock   func() time.Time
 }
 
 // Open reads a folder that Create made, after a look at the rights of every
@@ -56,7 +61,7 @@ type Identity struct {
 // lifetime are over. The authority's private key is not read unless something
 // is to be signed with it; it may be kept elsewhere until then.
 func Open(folder string, now time.Time) (*Identity, error) {
-	id := &Identity{folder: folder}
+	id := &Identity{folder: folder, clock: time.Now}
 	if err := id.load(now); err != nil {
 		return nil, fmt.Errorf("cannot open the identity folder %s: %w", folder, err)
 	}
@@ -91,6 +96,7 @@ func (id *Identity) load(now time.Time) (err error) {
 	if id.keys, err = id.sealed.Open(id.authority); err != nil {
 		return fmt.Errorf("%s was not sealed by the authority of this folder; restore it from a backup: %w", FileTrust, err)
 	}
+	id.Reached(id.keys.At.Time)
 	return id.loadSigners(now)
 }
 
@@ -140,6 +146,10 @@ func (id *Identity) AuthorityHash() string {
 	return hex.EncodeToString(sum[:])
 }
 
+// KeepTime has handshakes judged by a clock, which is this machine's otherwise.
+// Call it before TLSConfig.
+func (id *Identity) KeepTime(clock func() time.Time) { id.clock = clock }
+
 // TLSConfig is for a listener that takes enrolled terminals and those that are
 // not enrolled yet: it shows the server's certificate with the authority's,
 // asks for a certificate and checks one that is given. TLS 1.3 alone.
@@ -148,6 +158,7 @@ func (id *Identity) TLSConfig() *tls.Config {
 	pool.AddCert(id.authority)
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
+		Time:       id.clock,
 		ClientAuth: tls.VerifyClientCertIfGiven,
 		ClientCAs:  pool,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {

@@ -38,8 +38,8 @@ type Draft struct {
 
 // Draft reads a PKCS #10 request in PEM. The key must be Ed25519 and must have
 // signed the request; the names that it asks for are not looked at. A lifetime
-// of 0 means DefaultLifetime; no certificate outlives the authority. It fails
-// with ErrBadRequest. The authority's key is not read.
+// of 0 means DefaultLifetime; no certificate outlives the authority. It begins
+// two days, at most a lifetime, before now. It fails with ErrBadRequest. The authority's key is not read.
 func (id *Identity) Draft(request []byte, lifetime time.Duration, now time.Time) (*Draft, error) {
 	public, err := requested(request)
 	if err != nil {
@@ -54,7 +54,7 @@ func (id *Identity) Draft(request []byte, lifetime time.Duration, now time.Time)
 	}
 	return &Draft{
 		KeyID: trust.KeyID(public), PublicKey: public, Serial: serial.Text(16),
-		NotBefore: now.Add(-backdate).UTC().Truncate(time.Second),
+		NotBefore: now.Add(-min(predate, lifetime)).UTC().Truncate(time.Second),
 		NotAfter:  earlier(now.Add(lifetime), id.authority.NotAfter).UTC().Truncate(time.Second),
 		id:        id, serial: serial,
 	}, nil

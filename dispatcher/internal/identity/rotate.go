@@ -112,9 +112,10 @@ func (id *Identity) Prune(now time.Time) (bool, error) {
 }
 
 // replace seals the next version of the list, and keeps which rotations were
-// made beside it.
+// made beside it. No list is dated before the one that it replaces.
 func (id *Identity) replace(keys []trust.Key, made []Rotated, now time.Time) error {
-	document := trust.Document{Version: id.Keys().Version + 1, At: protocol.At(now.UTC()), Keys: keys}
+	before := id.Keys()
+	document := trust.Document{Version: before.Version + 1, At: protocol.At(later(now, before.At.Time).UTC()), Keys: keys}
 	signers, err := id.signers(keys, now)
 	if err != nil {
 		return err
@@ -126,6 +127,7 @@ func (id *Identity) replace(keys []trust.Key, made []Rotated, now time.Time) err
 	id.mu.Lock()
 	id.sealed, id.keys, id.signer, id.made = sealed, document, signers, made
 	id.mu.Unlock()
+	id.Reached(document.At.Time)
 	return nil
 }
 
@@ -150,26 +152,6 @@ func (id *Identity) deleteStrays() error {
 		}
 	}
 	return nil
-}
-
-// Signer is the newest listed key whose time has come: the one with which
-// headquarters signs at now. It is the oldest one when the clock stands before
-// all of them.
-func (id *Identity) Signer(now time.Time) *trust.Signer {
-	id.mu.RLock()
-	defer id.mu.RUnlock()
-	best := id.keys.Keys[0]
-	for _, k := range id.keys.Keys[1:] {
-		switch {
-		case k.NotBefore.After(now):
-			if best.NotBefore.After(now) && k.NotBefore.Before(best.NotBefore.Time) {
-				best = k
-			}
-		case best.NotBefore.After(now), k.NotBefore.After(best.NotBefore.Time):
-			best = k
-		}
-	}
-	return id.signer[best.KeyID]
 }
 
 func (id *Identity) loadSigners(now time.Time) (err error) {

@@ -76,7 +76,7 @@ func (id *Identity) makeServer(hosts []string, now time.Time) (tls.Certificate, 
 	template := &x509.Certificate{
 		SerialNumber:          serial,
 		Subject:               pkix.Name{CommonName: "Muster broker"},
-		NotBefore:             now.Add(-backdate),
+		NotBefore:             now.Add(-predate),
 		NotAfter:              earlier(now.Add(serverLifetime), id.authority.NotAfter),
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
