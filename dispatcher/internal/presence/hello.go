@@ -40,7 +40,7 @@ func (p *Presence) HandlePresence(_ context.Context, addr protocol.Address, in t
 		p.unreadable(addr, in, err)
 		return nil
 	}
-	p.apply(terminal{addr.Store, addr.Terminal}, m.Online, m.SessionID, m.Since.Time, p.cfg.Now())
+	p.apply(terminal{addr.Store, addr.Terminal}, m.Online, m.SessionID, m.Seq, p.cfg.Now())
 	return nil
 }
 

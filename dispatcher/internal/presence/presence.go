@@ -6,7 +6,8 @@
 // What is true now stands in memory, because nobody is connected to a
 // headquarters that just started; the store follows behind for the report's
 // evidence. A word about a session that is no longer the newest changes
-// nothing. The package decides nothing about a task.
+// nothing. How long something is ago is measured by time.Now, since Config.Now
+// may step. The package decides nothing about a task.
 package presence
 
 import (
@@ -121,7 +122,7 @@ type state struct {
 	who     terminal
 	online  bool
 	session string    // the newest
-	rank    time.Time // of the session, by whoever numbers sessions
+	rank    int64     // of the session, by whoever counts sessions
 	began   time.Time // of the session, headquarters' clock
 	since   time.Time // of online, headquarters' clock
 	stored  string    // the newest session that the store knows
@@ -129,7 +130,7 @@ type state struct {
 
 	twins twins
 
-	heard   time.Time // of the last hello, on an external broker
+	heard   time.Time // of the last hello, on an external broker; by time.Now
 	doubted time.Time // since when it is being asked whether it is there; zero: it is not
 	round   int       // of asking
 	asked   int       // times in this round
@@ -195,13 +196,15 @@ func (p *Presence) Session(s transport.Session) {
 	if at.IsZero() {
 		at = p.cfg.Now()
 	}
-	p.apply(terminal{s.StoreID, s.TerminalID}, s.Online, s.SessionID, at, at)
+	p.apply(terminal{s.StoreID, s.TerminalID}, s.Online, s.SessionID, at.UnixMicro(), at)
 }
 
 // apply takes a word about a session, unless it is stale: an end of a session
 // that is not the newest, a beginning of one that is older than the newest or
-// ended already. rank orders the sessions of one terminal.
-func (p *Presence) apply(who terminal, online bool, session string, rank, at time.Time) {
+// ended already. rank orders the beginnings of one terminal's sessions: it is the
+// terminal's own number where that tells of itself, and headquarters' time, in
+// microseconds, where its own broker does. No clock of a terminal takes part.
+func (p *Presence) apply(who terminal, online bool, session string, rank int64, at time.Time) {
 	p.mu.Lock()
 	st := p.known[who]
 	if st == nil {
@@ -216,7 +219,7 @@ func (p *Presence) apply(who terminal, online bool, session string, rank, at tim
 	case st.session == session && (st.online == online || online):
 		p.mu.Unlock()
 		return // said before, or a beginning after its end
-	case st.session != session && (!online || st.online && rank.Before(st.rank) && !p.setBack(st)):
+	case st.session != session && (!online || st.online && rank < st.rank && !p.setBack(st)):
 		p.mu.Unlock()
 		return // not the newest session
 	}
@@ -225,7 +228,7 @@ func (p *Presence) apply(who terminal, online bool, session string, rank, at tim
 	}
 	p.count(st, online)
 	st.session, st.online, st.since, st.silent = session, online, at, false
-	if online && !p.cfg.Announce && at.Sub(st.heard) > askAfter {
+	if online && !p.cfg.Announce && time.Since(st.heard) > askAfter {
 		p.doubt(st)
 	}
 	p.mark(st)
@@ -238,7 +241,7 @@ func (p *Presence) apply(who terminal, online bool, session string, rank, at tim
 // setBack reports that the newest session began after now: headquarters' clock,
 // which numbers the sessions of its own broker, was set back since.
 func (p *Presence) setBack(st *state) bool {
-	return p.cfg.Announce && st.rank.After(p.cfg.Now())
+	return p.cfg.Announce && st.rank > p.cfg.Now().UnixMicro()
 }
 
 func (p *Presence) tellOffline(who terminal) {

@@ -28,10 +28,14 @@ type desk struct {
 	*presence.Presence
 	t testing.TB
 
+	off atomic.Int64 // how far headquarters' time stepped
+
 	mu        sync.Mutex
 	away      []string
 	republish []string
 }
+
+func (d *desk) now() time.Time { return time.Now().Add(time.Duration(d.off.Load())) }
 
 // Offline is for presence.
 func (d *desk) Offline(storeID, terminalID string) {
@@ -48,7 +52,7 @@ func open(t testing.TB, path string, announce bool) *desk {
 	d := &desk{t: t, Bench: steptest.Open(t, path)}
 	d.Presence = presence.New(presence.Config{Terminals: d.Store, Tasks: d.Store, Sender: d.Sender,
 		Listeners: []presence.Listener{d}, Republish: func(s string) { d.republish = append(d.republish, s) },
-		Announce: announce, Now: time.Now, Logger: d.Logger})
+		Announce: announce, Now: d.now, Logger: d.Logger})
 	if err := d.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -136,21 +140,19 @@ func TestTheEndOfATakenOverSessionIsStale(t *testing.T) {
 func TestAnExternalBrokersWillsAndBirths(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, "", false)
-		first, second := protocol.At(time.Now()), protocol.At(time.Now().Add(time.Minute))
-		d.says(protocol.Presence{Online: false, SessionID: "old", Since: first}) // retained from before the start
+		d.says(counted("old", false, 9)) // retained from before the start
 		if d.Online("S000") || len(d.away) != 0 {
 			t.Error("a will of before the start counts")
 		}
-		d.says(protocol.Presence{Online: true, SessionID: "a", Since: first})
-		d.says(protocol.Presence{Online: true, SessionID: "b", Since: second})
-		d.says(protocol.Presence{Online: true, SessionID: "a", Since: first})  // again
-		d.says(protocol.Presence{Online: false, SessionID: "a", Since: first}) // the delayed will of the first
+		d.says(counted("a", true, 11))
+		d.says(counted("b", true, 21))
+		d.says(counted("a", true, 11))  // again
+		d.says(counted("a", false, 10)) // the delayed will of the first
 		if got := d.stored(); !got.Online || got.SessionID != "b" || len(d.away) != 0 {
 			t.Errorf("stored %+v, told %v", got, d.away)
 		}
-		d.says(protocol.Presence{Online: false, SessionID: "b", Since: second})
-		// A dead clock battery: the next session says it began before the last.
-		d.says(protocol.Presence{Online: true, SessionID: "c", Since: protocol.At(time.Unix(0, 0))})
+		d.says(counted("b", false, 20))
+		d.says(counted("c", true, 1)) // it lost its disk, and counts from a dead clock
 		if got := d.stored(); !got.Online || got.SessionID != "c" || len(d.away) != 1 {
 			t.Errorf("stored %+v, told %v", got, d.away)
 		}
@@ -167,6 +169,37 @@ func TestAnExternalBrokersWillsAndBirths(t *testing.T) {
 			t.Errorf("%d counted", d.Malformed())
 		}
 	})
+}
+
+// counted is a word of a terminal with its number.
+func counted(session string, online bool, seq int64) protocol.Presence {
+	return protocol.Presence{Meta: protocol.Meta{Seq: seq}, Online: online, SessionID: session, Since: protocol.At(time.Now())}
+}
+
+// TestATerminalsClockRanksNoSession: it was set while the terminal was away, and
+// the will of its older session comes later than its new birth.
+func TestATerminalsClockRanksNoSession(t *testing.T) {
+	for _, set := range []time.Duration{-26 * time.Hour, -time.Second, 0, 26 * time.Hour} {
+		t.Run(set.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := open(t, "", false)
+				will, old, fresh := counted("old", false, 1), counted("old", true, 2), counted("new", true, 3)
+				fresh.Since = protocol.At(time.Now().Add(set))
+				fresh.At = fresh.Since
+				for _, word := range []protocol.Presence{old, fresh, will, old} {
+					d.says(word)
+				}
+				if got := d.stored(); !got.Online || got.SessionID != "new" || !got.Since.Equal(time.Now()) || !d.Online("S000") || len(d.away) != 0 {
+					t.Errorf("online %t, stored %+v, told %v", d.Online("S000"), got, d.away)
+				}
+				will.SessionID = "new"
+				d.says(will)
+				if d.Online("S000") || len(d.away) != 1 {
+					t.Errorf("online %t after its end, told %v", d.Online("S000"), d.away)
+				}
+			})
+		})
+	}
 }
 
 func TestHelloIsAnsweredWithWhatIsOpen(t *testing.T) {

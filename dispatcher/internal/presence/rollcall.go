@@ -29,7 +29,7 @@ const (
 type question struct {
 	st    *state
 	round int
-	at    time.Time
+	at    time.Time // by time.Now
 }
 
 // Reached says that headquarters reached an external broker anew, and that any
@@ -48,7 +48,7 @@ func (p *Presence) Reached() {
 func (p *Presence) doubt(st *state) {
 	st.round++
 	st.asked, st.doubted = 0, p.cfg.Now()
-	p.ask(question{st: st, round: st.round, at: st.doubted.Add(askAfter)})
+	p.ask(question{st: st, round: st.round, at: time.Now().Add(askAfter)})
 }
 
 // ask queues a question; p.mu is held.
@@ -73,7 +73,7 @@ func (p *Presence) heard(who terminal) {
 		st = &state{who: who}
 		p.known[who] = st
 	}
-	st.heard, st.doubted = now, time.Time{}
+	st.heard, st.doubted = time.Now(), time.Time{}
 	if st.silent {
 		p.count(st, true)
 		st.silent, st.online, st.began, st.since, st.stored = false, true, now, now, ""
@@ -111,8 +111,8 @@ func (p *Presence) nextQuestion() (q question, wait time.Duration) {
 			continue
 		}
 		first := (*queue)[0]
-		left := first.at.Sub(p.cfg.Now())
-		if left <= 0 || left > askAgain { // the clock was set back
+		left := time.Until(first.at)
+		if left <= 0 {
 			*queue = (*queue)[1:]
 			return first, 0
 		}
@@ -124,7 +124,7 @@ func (p *Presence) nextQuestion() (q question, wait time.Duration) {
 // put asks one terminal, unless the question is settled by now.
 func (p *Presence) put(ctx context.Context, q question) {
 	p.mu.Lock()
-	st, now := q.st, p.cfg.Now()
+	st := q.st
 	if st.doubted.IsZero() || !st.online || st.round != q.round {
 		p.mu.Unlock()
 		return
@@ -139,9 +139,9 @@ func (p *Presence) put(ctx context.Context, q question) {
 		return
 	}
 	st.asked++
-	p.ask(question{st: st, round: q.round, at: now.Add(askAgain)})
+	p.ask(question{st: st, round: q.round, at: time.Now().Add(askAgain)})
 	p.mu.Unlock()
-	order := protocol.Order{Order: protocol.OrderSync, Partial: true, ServerTimeMs: now.UnixMilli()}
+	order := protocol.Order{Order: protocol.OrderSync, Partial: true, ServerTimeMs: p.cfg.Now().UnixMilli()}
 	if err := p.cfg.Orders.Order(ctx, st.who.store, st.who.id, order); err != nil {
 		p.log.Debug("a terminal could not be asked for its hello", "store_id", st.who.store, "terminal_id", st.who.id, "error", err)
 	}

@@ -133,6 +133,40 @@ func TestWhoNeverComesBackWithTheBrokerIsOffline(t *testing.T) {
 	})
 }
 
+// TestAStepOfTheTimeAsksNobodySoonerOrLater, and takes nobody to be gone.
+func TestAStepOfTheTimeAsksNobodySoonerOrLater(t *testing.T) {
+	for _, by := range []time.Duration{26 * time.Hour, -26 * time.Hour} {
+		t.Run(by.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := open(t, "", false)
+				from := time.Now()
+				d.says(birth("a"))
+				for range 5 {
+					time.Sleep(5 * time.Second)
+					d.off.Add(int64(by))
+					d.Reached() // wakes whoever waits, and begins anew
+				}
+				d.hello(protocol.Hello{Meta: protocol.Meta{ID: "h"}})
+				d.off.Add(int64(by))
+				d.says(birth("b")) // right behind its hello
+				time.Sleep(time.Minute)
+				if at := d.questions(from); fmt.Sprint(at) != "[1s 6s 11s 16s 21s]" || !d.Online("S000") {
+					t.Errorf("asked at %v, online %t", at, d.Online("S000"))
+				}
+				last := time.Now()
+				d.says(birth("c"))
+				for range 8 {
+					time.Sleep(10 * time.Second)
+					d.off.Add(int64(by))
+				}
+				if at := d.questions(last); fmt.Sprint(at[5:]) != "[1s 16s 31s 46s 1m1s]" || d.Online("S000") {
+					t.Errorf("asked at %v, online %t", at, d.Online("S000"))
+				}
+			})
+		})
+	}
+}
+
 func TestAHelloWithoutAnIdIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, "", true)

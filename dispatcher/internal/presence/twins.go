@@ -74,7 +74,7 @@ func (p *Presence) lookForTwins(who terminal, instance string) {
 		st = &state{who: who}
 		p.known[who] = st
 	}
-	due := st.twins.heardFrom(instance, p.cfg.Now())
+	due := st.twins.heardFrom(instance, time.Now())
 	p.mu.Unlock()
 	if due && p.cfg.Alarm != nil {
 		p.cfg.Alarm(protocol.AlarmTwins, who.store+"/"+who.id, fmt.Errorf("%w (process %s is back)", errTwins, instance))
@@ -88,7 +88,7 @@ const maxInstance = 63
 func (p *Presence) endTwins() {
 	p.mu.Lock()
 	var over []terminal
-	now := p.cfg.Now()
+	now := time.Now()
 	for who, st := range p.known {
 		if st.twins.over(now) {
 			over = append(over, who)

@@ -16,7 +16,7 @@ import (
 func watched(t testing.TB) (d *desk, alarms *[]string) {
 	d, alarms = &desk{t: t, Bench: steptest.New(t)}, new([]string)
 	d.Presence = presence.New(presence.Config{Terminals: d.Store, Tasks: d.Store, Sender: d.Sender,
-		Republish: func(string) {}, Announce: true, Now: time.Now, Logger: d.Logger,
+		Republish: func(string) {}, Announce: true, Now: d.now, Logger: d.Logger,
 		Alarm: func(kind, subject string, trouble error) {
 			*alarms = append(*alarms, fmt.Sprintf("%s %s: %v", kind, subject, trouble))
 		}})
@@ -67,4 +67,27 @@ func TestTwoMachinesWithOneIdentityAreTold(t *testing.T) {
 			t.Errorf("and then: %q", got)
 		}
 	})
+}
+
+// TestAStepOfTheTimeEndsNoAlarm sooner or later than the second machine is gone.
+func TestAStepOfTheTimeEndsNoAlarm(t *testing.T) {
+	for _, by := range []time.Duration{26 * time.Hour, -26 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			d, alarms := watched(t)
+			for _, instance := range []string{"A", "B", "A"} {
+				d.hello(protocol.Hello{Meta: protocol.Meta{ID: "h"}, Instance: instance})
+			}
+			d.off.Add(int64(by))
+			time.Sleep(14 * time.Minute)
+			synctest.Wait()
+			if len(*alarms) != 1 {
+				t.Errorf("by %s: alarms %q after 14 minutes", by, *alarms)
+			}
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			if len(*alarms) != 2 {
+				t.Errorf("by %s: alarms %q after 16 minutes", by, *alarms)
+			}
+		})
+	}
 }

@@ -11,7 +11,6 @@ import (
 // Up is called by the link when messages flow.
 func (a *Agent) Up() {
 	a.post(func(now time.Time) {
-		a.cfg.Stamp.Advance()
 		a.up, a.synced = true, false
 		a.helloAt = now.Add(helloDelay)
 		clear(a.hellos)
@@ -33,8 +32,10 @@ func (a *Agent) Down() {
 	})
 }
 
-// Presence gives the payload of this terminal's presence topic.
+// Presence gives the payload of this terminal's presence topic. A connection begins
+// with it, so its number is the one that counts the connections of this terminal.
 func (a *Agent) Presence(sessionID string, online bool) []byte {
+	a.cfg.Stamp.Advance()
 	meta := a.cfg.Stamp.Meta()
 	payload, err := protocol.Encode(protocol.Presence{Meta: meta, Online: online, Since: meta.At, SessionID: sessionID})
 	if err != nil {

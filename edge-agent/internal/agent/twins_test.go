@@ -85,7 +85,7 @@ func TestAClaimNamesTheProcessBefore(t *testing.T) {
 }
 
 // TestNumbersAdvanceWithEachConnection: else the machine that started first is
-// not heard any more once a second one spoke.
+// not heard any more once a second one spoke, nor held to be there.
 func TestNumbersAdvanceWithEachConnection(t *testing.T) {
 	inBubble(t, count, func(t *testing.T, b *bench) {
 		b.connect()
@@ -93,9 +93,17 @@ func TestNumbersAdvanceWithEachConnection(t *testing.T) {
 		second := time.Now().UnixMicro()
 		b.agent.Down()
 		sleep(time.Second)
+		last := second
+		for _, online := range []bool{false, true} { // the will, then the birth, as the link has them
+			word := decode[protocol.Presence](t, b.agent.Presence("s", online))
+			if word.Seq <= last || word.Online != online || word.SessionID != "s" {
+				t.Errorf("a later connection begins with %+v, not above %d", word, last)
+			}
+			last = word.Seq
+		}
 		b.agent.Up()
-		if hello := b.sync(); hello.Seq <= second {
-			t.Errorf("the hello of a later connection is number %d, not above %d", hello.Seq, second)
+		if hello := b.sync(); hello.Seq <= last {
+			t.Errorf("the hello of a later connection is number %d, not above %d", hello.Seq, last)
 		}
 	})
 }

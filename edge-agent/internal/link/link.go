@@ -36,7 +36,8 @@ type Handler interface {
 	// unchecked.
 	Message(topic string, payload []byte, signature trust.Signature)
 	// Presence gives the payload that says this terminal is online or not,
-	// since this connection began.
+	// since this connection began. It is called for each connection before Up, so
+	// that its number counts connections.
 	Presence(sessionID string, online bool) []byte
 }
 
