@@ -65,11 +65,13 @@ type Revisions interface {
 	LoadRows(ctx context.Context, runID string, revision int) iter.Seq2[store.OutcomeRow, error]
 }
 
-// Publications keeps which revisions are published as which files.
+// Publications keeps which revisions are published as which files. Reissue gives
+// the newest another number, above highest.
 type Publications interface {
 	ListRevisions(ctx context.Context, runID string) ([]store.Revision, error)
 	UnpublishedRevisions(ctx context.Context) ([]store.Revision, error)
 	MarkPublished(ctx context.Context, runID string, revision int, files []protocol.ManifestFile, now time.Time) error
+	Reissue(ctx context.Context, runID string, highest int, now time.Time) (int, error)
 }
 
 // Reporter builds, checks and writes a revision's report. Rows are the JSON of

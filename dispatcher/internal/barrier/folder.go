@@ -22,7 +22,7 @@ const (
 )
 
 // errTaken: another file already has the name. Published bytes never change.
-var errTaken = errors.New("a different file has this name")
+var errTaken = errors.New("a different file has this name; move it elsewhere, and the report is published within a minute")
 
 // folder writes files that are either whole or not there, and never leaves
 // its root, whatever a name holds.
@@ -100,7 +100,15 @@ func (f *folder) writeSynced(name string, write func(io.Writer) error) (size int
 	return counted.n, hex.EncodeToString(hash.Sum(nil)), file.Sync()
 }
 
+// sum is the hash of a file, "" of what is none.
 func (f *folder) sum(name string) (string, error) {
+	info, err := f.root.Stat(name)
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() {
+		return "", nil // no report; to open a pipe would wait for its other end
+	}
 	file, err := f.root.Open(name)
 	if err != nil {
 		return "", err

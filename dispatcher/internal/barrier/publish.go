@@ -1,8 +1,10 @@
 package barrier
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -22,63 +24,83 @@ const missingShown = 100
 func (b *Barrier) outputWork(ctx context.Context, r *run) func() (func(), error) {
 	id, revision := r.id, r.published+1
 	return func() (func(), error) {
-		err := b.publish(ctx, id, revision)
-		return func() { r.published = max(r.published, revision) }, err
+		next, err := b.publish(ctx, id, revision)
+		return func() {
+			r.has(next)
+			r.published = max(r.published, revision, next-1)
+		}, err
 	}
 }
 
 // publish brings one revision out: files, then the mark in the store, then the
 // retained summary. Everything is made from the store alone, so that whatever
 // was lost on the way is made again with the same bytes. A revision that was
-// marked before has only its summary sent again.
-func (b *Barrier) publish(ctx context.Context, id string, revision int) error {
+// marked before has only its summary sent again. One whose number is taken by a
+// revision that the store does not know is reissued under next, else next is 0.
+func (b *Barrier) publish(ctx context.Context, id string, revision int) (next int, err error) {
 	if !enter(ctx, b.writing) {
-		return ctx.Err()
+		return 0, ctx.Err()
 	}
 	defer leave(b.writing)
-	run, rev, err := b.find(ctx, id, revision)
+	run, revisions, err := b.find(ctx, id, revision)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	rows, previous := b.rows(ctx, id, revision), b.rows(ctx, id, revision-1)
-	if revision == 1 {
-		previous = nil
-	}
-	head, err := b.deps.Reporter.Build(b.facts(&run, &rev), rows, previous)
+	head, rows, err := b.build(ctx, &run, revisions)
 	if err != nil {
-		return err
+		return 0, err
 	}
+	rev := &revisions[len(revisions)-1]
 	files := rev.Files
 	if rev.PublishedAt.IsZero() {
 		if err := b.deps.Reporter.Check(head, rows); err != nil {
-			return err
+			return 0, err
 		}
-		if files, err = b.writeFiles(head, rows); err != nil {
-			return err
+		files, err = b.writeFiles(head, rows)
+		if unknown, ok := errors.AsType[*unknownRevisions](err); ok {
+			return b.reissue(ctx, id, revision, unknown.highest)
+		}
+		if err != nil {
+			return 0, err
 		}
 		if err := b.deps.Publications.MarkPublished(ctx, id, revision, files, b.deps.Now()); err != nil {
-			return fmt.Errorf("cannot mark revision %d of run %s as published: %w", revision, id, err)
+			return 0, fmt.Errorf("cannot mark revision %d of run %s as published: %w", revision, id, err)
 		}
 		b.deps.Log.Info("revision published", "run_id", id, "revision", revision, "verdict", head.Verdict, "files", len(files))
 	}
-	return b.summarise(ctx, head, files)
+	return 0, b.summarise(ctx, head, files)
 }
 
-func (b *Barrier) find(ctx context.Context, id string, revision int) (store.Run, store.Revision, error) {
+// find returns the run with its revisions up to this one.
+func (b *Barrier) find(ctx context.Context, id string, revision int) (store.Run, []store.Revision, error) {
 	run, err := b.deps.Runs.GetRun(ctx, id)
 	if err != nil {
-		return run, store.Revision{}, err
+		return run, nil, err
 	}
 	list, err := b.deps.Publications.ListRevisions(ctx, id)
 	if err != nil {
-		return run, store.Revision{}, err
+		return run, nil, err
 	}
-	for _, rev := range list {
-		if rev.Revision == revision {
-			return run, rev, nil
+	for i := range list {
+		if list[i].Revision == revision {
+			return run, list[:i+1], nil
 		}
 	}
-	return run, store.Revision{}, fmt.Errorf("cannot publish revision %d of run %s: %w", revision, id, store.ErrNotFound)
+	return run, nil, fmt.Errorf("cannot publish revision %d of run %s: %w", revision, id, store.ErrNotFound)
+}
+
+// build makes the head of the last of the revisions, and its rows.
+func (b *Barrier) build(ctx context.Context, run *store.Run, revisions []store.Revision) (protocol.ReportHead, iter.Seq2[json.RawMessage, error], error) {
+	rev := &revisions[len(revisions)-1]
+	rows, previous := b.rows(ctx, run.RunID, rev.Revision), b.rows(ctx, run.RunID, rev.Revision-1)
+	if rev.Revision == 1 {
+		previous = nil
+	}
+	head, err := b.deps.Reporter.Build(b.facts(run, rev), rows, previous)
+	if first := firstUnknown(revisions); first > 0 {
+		explain(&head, first)
+	}
+	return head, rows, err
 }
 
 // facts is the head of a report as far as the run and the revision know it.
@@ -136,6 +158,9 @@ func (b *Barrier) writeFiles(head protocol.ReportHead, rows iter.Seq2[json.RawMe
 			}()
 			return b.deps.Reporter.Write(w, format.Ext, head, rows)
 		})
+		if errors.Is(err, errTaken) && format.Ext == telling {
+			err = cmp.Or(folder.unknown(dir, stem, &head), err)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package barrier_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -219,7 +219,7 @@ func (d *desk) answer(i, attempt int, code protocol.Code) store.Settled {
 	d.t.Helper()
 	a := store.Answer{Event: task.Succeed, Attempt: store.Attempt{TaskID: taskOf(i), Attempt: attempt, StoreID: shop(i), TerminalID: "pos1",
 		Answer: protocol.AnswerSucceeded, Executed: true, Result: json.RawMessage(`{"n":9007199254740993}`), Bytes: 22,
-		SHA256: strings.Repeat("ab", 32), Columns: []json.RawMessage{json.RawMessage("9007199254740993")}}}
+		SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(`{"n":9007199254740993}`))), Columns: []json.RawMessage{json.RawMessage("9007199254740993")}}}
 	if code != "" {
 		a.Event, a.Attempt.Answer = task.Fail, protocol.AnswerFailed
 		a.Attempt.Result, a.Attempt.Columns = nil, nil
@@ -311,7 +311,10 @@ func (p *plainReport) Build(head protocol.ReportHead, rows, previous iter.Seq2[j
 		}
 		head.Counts.Add(row.Outcome)
 	}
-	head.Text, head.TextZh = "said", "说"
+	if before := head.Revision - 1; before > 0 {
+		head.Supersedes = &before
+	}
+	head.Schema, head.Text, head.TextZh = protocol.ReportSchema, "said", "说"
 	return head, nil
 }
 
@@ -331,7 +334,10 @@ func (p *plainReport) Write(w io.Writer, ext string, head protocol.ReportHead, r
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(w, "%s\n%s\n", ext, first); err != nil {
+	if ext != "json" { // which begins with the head
+		first = append([]byte(ext+"\n"), first...)
+	}
+	if _, err := fmt.Fprintf(w, "%s\n", first); err != nil {
 		return err
 	}
 	for raw, err := range rows {
@@ -345,27 +351,44 @@ func (p *plainReport) Write(w io.Writer, ext string, head protocol.ReportHead, r
 	return nil
 }
 
-// stuckMarks can fail where a process could die: after the files.
+// stuckMarks can fail where a process could die: before a revision has another
+// number, and after the files.
 type stuckMarks struct {
 	barrier.Publications
-	mu  sync.Mutex
-	err error
+	mu             sync.Mutex
+	marks, reissue error
 }
 
 func (s *stuckMarks) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.err = err
+	s.marks, s.reissue = err, err
+}
+
+func (s *stuckMarks) failMarks(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.marks, s.reissue = err, nil
 }
 
 func (s *stuckMarks) MarkPublished(ctx context.Context, id string, revision int, files []protocol.ManifestFile, now time.Time) error {
 	s.mu.Lock()
-	err := s.err
+	err := s.marks
 	s.mu.Unlock()
 	if err != nil {
 		return err
 	}
 	return s.Publications.MarkPublished(ctx, id, revision, files, now)
+}
+
+func (s *stuckMarks) Reissue(ctx context.Context, id string, highest int, now time.Time) (int, error) {
+	s.mu.Lock()
+	err := s.reissue
+	s.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	return s.Publications.Reissue(ctx, id, highest, now)
 }
 
 // hookedRevisions lets a test act in the middle of a revision.
