@@ -3,6 +3,7 @@ package checker
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -251,15 +252,6 @@ func (b *book) lastFault() (at int64) {
 	return at
 }
 
-// broken notes a finding of the rule that is being applied.
-func (b *book) broken(f Finding, text string, args ...any) {
-	f.Rule, f.Text = b.rule, fmt.Sprintf(text, args...)
-	if f.Run == "" && f.Task != "" {
-		f.Run = b.tasks[f.Task].RunID
-	}
-	b.found = append(b.found, f)
-}
-
 func fileOf(l history.Line) string {
 	for i := len(l.Source) - 1; i >= 0; i-- {
 		if l.Source[i] == ':' {
@@ -271,5 +263,4 @@ func fileOf(l history.Line) string {
 
 func ms(d time.Duration) int64 { return d.Milliseconds() }
 
-// moment writes epoch milliseconds for people.
-func moment(at int64) string { return time.UnixMilli(at).UTC().Format("15:04:05.000") }
+func sorted[V any](set map[string]V) []string { return slices.Sorted(maps.Keys(set)) }

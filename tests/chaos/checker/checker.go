@@ -2,15 +2,17 @@
 // participants wrote down, the report files, a copy of the database and what
 // `dispatcher audit verify` said.
 //
+// Each rule stands in the file of its name; uploads.go belongs to budgets.go,
+// formats.go and workbook.go to reports.go. book.go sorts the evidence, rows.go
+// reads the database.
+//
 // It knows the documents, the database's tables and nothing inside a program. It
 // starts nothing, asks no clock and opens no file by itself.
 package checker
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"muster/tests/chaos/history"
@@ -37,40 +39,6 @@ const (
 	Invented   Rule = "invented"
 	AuditChain Rule = "audit"
 )
-
-// Finding is one broken promise. Run, Task, Attempt and File are set as far as
-// they are known; Line is where in a history the proof stands, as file:line.
-type Finding struct {
-	Rule    Rule
-	Run     string
-	Task    string
-	Attempt int
-	File    string
-	Line    string
-	Text    string
-}
-
-// String is the finding on one line.
-func (f Finding) String() string {
-	var b strings.Builder
-	b.WriteString(string(f.Rule) + ":")
-	for _, part := range []struct{ name, value string }{{"run", f.Run}, {"task", f.Task}} {
-		if part.value != "" {
-			b.WriteString(" " + part.name + " " + part.value)
-		}
-	}
-	if f.Attempt > 0 {
-		fmt.Fprintf(&b, " attempt %d", f.Attempt)
-	}
-	if f.File != "" {
-		b.WriteString(" file " + f.File)
-	}
-	if f.Line != "" {
-		b.WriteString(" (" + f.Line + ")")
-	}
-	b.WriteString(" " + f.Text)
-	return b.String()
-}
 
 // Evidence is all that is judged. The histories must hold every agent's
 // messages: what is not in them counts as not sent.

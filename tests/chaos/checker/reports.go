@@ -287,7 +287,3 @@ func (b *book) said(name string) bool {
 		return f.Rule == b.rule && path.Base(f.File) == path.Base(name)
 	})
 }
-
-func bucketText(c protocol.Counts) string {
-	return fmt.Sprintf("%d succeeded %d failed %d timed out %d offline %d cancelled", c.Succeeded, c.Failed, c.TimedOut, c.Offline, c.Cancelled)
-}

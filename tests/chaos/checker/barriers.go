@@ -1,0 +1,44 @@
+package checker
+
+import "strings"
+
+// barriers: a run's barrier closes at its deadline, or earlier when nothing is
+// open.
+func barriers(b *book) {
+	for _, run := range b.Store.Runs {
+		where := Finding{Run: run.RunID}
+		due := b.due(run.BarrierAt)
+		slack := ms(b.limits.Barrier)
+		switch {
+		case run.ClosedAt == 0 && b.Store.TakenAt > due+slack:
+			b.broken(where, "its barrier was due at %s and is not closed at %s", moment(due), moment(b.Store.TakenAt))
+		case run.ClosedAt > due+slack:
+			b.broken(where, "its barrier was due at %s and closed at %s", moment(due), moment(run.ClosedAt))
+		case run.ClosedAt != 0 && run.ClosedAt < run.BarrierAt-slack:
+			for _, t := range b.ofRun[run.RunID] {
+				if t.SettledAt == 0 || t.SettledAt > run.ClosedAt+ms(b.limits.Slack) {
+					b.broken(where, "its barrier was due at %s and closed at %s, with task %s open", moment(run.BarrierAt), moment(run.ClosedAt), t.TaskID)
+					break
+				}
+			}
+		}
+	}
+}
+
+// due is when a deadline can be kept: at it, or when headquarters is back, for
+// long enough to close a barrier.
+func (b *book) due(at int64) int64 {
+	for again := true; again; {
+		again = false
+		for _, f := range b.faults {
+			end := f.end
+			if end == 0 {
+				end = b.Store.TakenAt
+			}
+			if strings.HasPrefix(f.name, faultDispatcher) && f.begin <= at+ms(b.limits.Barrier) && at < end {
+				at, again = end, true
+			}
+		}
+	}
+	return at
+}

@@ -1,0 +1,75 @@
+package checker
+
+import (
+	"slices"
+	"strings"
+
+	"muster/internal/protocol"
+	"muster/tests/chaos/history"
+)
+
+// offers: after a broker came back, each open task's offer is there again for
+// whoever subscribes.
+func offers(b *book) {
+	for _, f := range b.faults {
+		if f.end == 0 || f.name != faultBroker && f.name != faultDispatcher {
+			continue
+		}
+		for _, s := range b.subscriptions(f.end) {
+			for _, t := range b.ofStore[s.store] {
+				if b.mustBeOffered(t, f, s.until) && !b.wasOffered(t, f.end, s.until) {
+					b.broken(Finding{Task: t.TaskID, Line: s.line.Source},
+						"the %s was back at %s, store %s subscribed at %s and was not offered the open task until %s",
+						f.name, moment(f.end), s.store, moment(s.line.AtMs), moment(s.until))
+				}
+			}
+		}
+	}
+}
+
+type subscription struct {
+	line  history.Line
+	store string
+	until int64
+}
+
+// subscriptions are the first ones to the offers of each store after a moment.
+// Where the connection ends too early to say anything, the next one counts.
+func (b *book) subscriptions(after int64) (list []subscription) {
+	seen := map[string]bool{}
+	for _, l := range b.subscribed {
+		if l.AtMs < after {
+			continue
+		}
+		store, rest, _ := strings.Cut(strings.TrimPrefix(l.Topic, b.topics.Root()+"/stores/"), "/")
+		until := l.AtMs + ms(b.limits.Reoffer)
+		if rest != "tasks/+" && rest != "#" || !protocol.ValidID(store) || seen[store] || !b.stays(l, until) {
+			continue
+		}
+		seen[store] = true
+		list = append(list, subscription{l, store, until})
+	}
+	return list
+}
+
+// faultTerminal is how faults begin that headquarters and its broker have no part
+// in, and other terminals none.
+const faultTerminal = "terminal"
+
+// stays: no connection of the participant ends before until, and no fault begins
+// that headquarters could feel.
+func (b *book) stays(l history.Line, until int64) bool {
+	within := func(at int64) bool { return at >= l.AtMs && at <= until }
+	return b.Store.TakenAt >= until && !slices.ContainsFunc(b.ended[l.Who], within) &&
+		!slices.ContainsFunc(b.faults, func(f fault) bool { return within(f.begin) && !strings.HasPrefix(f.name, faultTerminal) })
+}
+
+// mustBeOffered: the task was open from before the fault's end until after the
+// wait.
+func (b *book) mustBeOffered(t Task, f fault, until int64) bool {
+	return t.CreatedAt <= f.end && (t.SettledAt == 0 || t.SettledAt > until)
+}
+
+func (b *book) wasOffered(t Task, from, until int64) bool {
+	return slices.ContainsFunc(b.offered[b.topics.Offer(t.StoreID, t.TaskID)], func(at int64) bool { return at >= from && at <= until })
+}
