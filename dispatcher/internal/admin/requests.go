@@ -121,6 +121,11 @@ func (s *Server) revoke(r *http.Request, request RevokeRequest) (Revocation, err
 	if err != nil && !unknown {
 		return Revocation{}, err
 	}
+	if unknown { // or it is asked for again, because it failed half-way
+		if keys, err = s.Register.ListRevoked(ctx); err != nil {
+			return Revocation{}, err
+		}
+	}
 	if s.Revoked != nil && len(keys) > 0 {
 		s.Revoked(keys)
 	}

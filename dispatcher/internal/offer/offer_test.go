@@ -55,11 +55,10 @@ func (s *tasks) OpenTasks(ctx context.Context, runID, storeID string) iter.Seq2[
 func open(t testing.TB, path string) *desk {
 	t.Helper()
 	d := &desk{t: t}
-	observe := func(changes []store.Change) { d.Changed(changes) }
 	if path == "" {
 		path = filepath.Join(t.TempDir(), "muster.db")
 	}
-	d.Bench = steptest.Open(t, path, observe)
+	d.Bench = steptest.Open(t, path, d.changed)
 	d.tasks = &tasks{Store: d.Store}
 	d.Offers = offer.New(offer.Config{Tasks: d.tasks, Sender: d.Sender, Online: func(string) bool { return d.online.Load() },
 		Now: time.Now, Logger: d.Logger})
@@ -69,6 +68,9 @@ func open(t testing.TB, path string) *desk {
 	t.Cleanup(d.Offers.Stop)
 	return d
 }
+
+// changed is Changed of the offers that there are by then.
+func (d *desk) changed(changes []store.Change) { d.Changed(changes) }
 
 func topic(i int) string {
 	return "muster/v1/stores/" + steptest.StoreID(i) + "/tasks/" + steptest.TaskID("r", i)

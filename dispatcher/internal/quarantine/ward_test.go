@@ -1,0 +1,63 @@
+package quarantine_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/dispatcher/internal/quarantine"
+	"muster/dispatcher/internal/store"
+)
+
+func TestAWardKeepsAPanicInAndTellsOncePerSubjectAndMinute(t *testing.T) {
+	t.Parallel()
+	now := when
+	var log bytes.Buffer
+	var alarms []string
+	w := &quarantine.Ward{Logger: slog.New(slog.NewTextHandler(&log, nil)), Now: func() time.Time { return now },
+		Alarm: func(kind, subject string, trouble error) {
+			alarms = append(alarms, fmt.Sprintf("%s %s: %v", kind, subject, trouble))
+		}}
+	var nothing map[string]int
+	break1 := func() error { nothing["x"] = 1; return nil }
+	for range 3 {
+		err := w.Do(quarantine.AlarmPanicked, "A", break1)
+		var p *quarantine.Panic
+		if !errors.As(err, &p) || !quarantine.Broke(err) || !bytes.Contains(p.Stack, []byte("ward_test.go")) || strings.Contains(err.Error(), "ward_test.go") {
+			t.Fatalf("got %v", err)
+		}
+	}
+	_ = w.Do(quarantine.AlarmPanicked, "B", break1)
+	_ = w.Do(quarantine.AlarmStep, "A", func() error { return fmt.Errorf("cannot write: %w: it panicked\nstack", store.ErrBroken) })
+	now = now.Add(time.Minute)
+	_ = w.Do(quarantine.AlarmPanicked, "A", break1)
+	const panicked = "headquarters panicked: assignment to entry in nil map"
+	want := []string{"message_panicked A: " + panicked, "message_panicked B: " + panicked,
+		"step_panicked A: cannot write: operation broke: it panicked", "message_panicked A: " + panicked}
+	if fmt.Sprint(alarms) != fmt.Sprint(want) {
+		t.Errorf("alarms\n%q\n%q", alarms, want)
+	}
+	if text := log.String(); strings.Count(text, "ward_test.go") < 3 || !strings.Contains(text, "left_out=2") {
+		t.Errorf("the log has no stack, or does not count: %s", text)
+	}
+}
+
+func TestAWardPassesOnWhatIsNoFaultOfItsOwn(t *testing.T) {
+	t.Parallel()
+	said := errors.New("the disk is full")
+	w := &quarantine.Ward{Logger: slog.New(slog.DiscardHandler), Now: time.Now, Alarm: func(string, string, error) { t.Error("an alarm") }}
+	if err := w.Do(quarantine.AlarmStep, "A", func() error { return said }); !errors.Is(err, said) || quarantine.Broke(err) {
+		t.Errorf("got %v", err)
+	}
+	if err := w.Do(quarantine.AlarmStep, "A", func() error { return nil }); err != nil || quarantine.Broke(nil) {
+		t.Errorf("got %v", err)
+	}
+	var none *quarantine.Ward
+	if err := none.Do(quarantine.AlarmStep, "A", func() error { panic("x") }); !quarantine.Broke(err) {
+		t.Errorf("no ward: %v", err)
+	}
+}
