@@ -27,6 +27,7 @@ import (
 	"muster/edge-agent/internal/outbox"
 	"muster/edge-agent/internal/stamp"
 	"muster/internal/protocol"
+	"muster/internal/trust"
 )
 
 // What a caller needs of the packages inside.
@@ -107,7 +108,7 @@ func Run(ctx context.Context, cfg *Config, opts Options) (err error) {
 		Measure: func() protocol.Condition { return condition.Measure(cfg.WorkFolder) },
 		Journal: book, Outbox: box, Stamp: numbers, Now: now, Logger: log, Identity: id,
 	})
-	connection, err := newLink(cfg, topics, id, worker, opts.Dial, log)
+	connection, err := newLink(cfg, topics, id, worker, opts, log)
 	if err != nil {
 		return err
 	}
@@ -116,7 +117,7 @@ func Run(ctx context.Context, cfg *Config, opts Options) (err error) {
 	var linked sync.WaitGroup
 	linked.Go(func() { connection.Run(linkCtx) })
 	if id != nil {
-		linked.Go(func() { enrol.KeepFresh(linkCtx, id, log) })
+		linked.Go(func() { enrol.KeepFresh(linkCtx, id, now, log) })
 	}
 	worker.Run(ctx, connection)
 	stopLink()
@@ -156,10 +157,37 @@ func enrolsItself(cfg *Config) bool {
 // ask for.
 func awaitIdentity(ctx context.Context, cfg *Config, now func() time.Time, log *slog.Logger) (*identity.Identity, error) {
 	if !enrolsItself(cfg) {
-		return openIdentity(cfg, now())
+		return awaitClock(ctx, cfg, now, log)
 	}
 	return enrol.Await(ctx, enrol.Request{URL: cfg.Identity.Headquarters, Folder: cfg.Identity.Folder,
-		Store: cfg.Store, Terminal: cfg.Terminal}, cfg.Identity.TokenFile, log)
+		Store: cfg.Store, Terminal: cfg.Terminal, Wall: now}, cfg.Identity.TokenFile, log)
+}
+
+const (
+	// lookAgain is how soon the agent sees that the clock was set or the terminal
+	// enrolled anew.
+	lookAgain = 5 * time.Second
+	// tellAgain is how many looks lie between two lines of the log, an hour.
+	tellAgain = int(time.Hour / lookAgain)
+)
+
+// awaitClock is openIdentity, again and again while the certificate has ended by
+// this machine's clock: that may be wrong until somebody, or the network, sets it.
+func awaitClock(ctx context.Context, cfg *Config, now func() time.Time, log *slog.Logger) (*identity.Identity, error) {
+	for look := 0; ; look++ {
+		id, err := openIdentity(cfg, now())
+		if !errors.Is(err, identity.ErrEnded) {
+			return id, err
+		}
+		if look%tellAgain == 0 {
+			log.Error("cannot connect yet", "error", err, "looks_again_in", lookAgain)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(lookAgain):
+		}
+	}
 }
 
 // openIdentity returns nil when identity is off.
@@ -170,8 +198,7 @@ func openIdentity(cfg *Config, now time.Time) (*identity.Identity, error) {
 	return identity.Open(cfg.Identity.Folder, cfg.Store, cfg.Terminal, now)
 }
 
-// slowClock is how far a clock may be behind and not be told of: certificates are
-// dated five minutes back for it.
+// slowClock is how far a clock may be behind and not be told of.
 const slowClock = 5 * time.Minute
 
 func warnOfClock(id *identity.Identity, now time.Time, log *slog.Logger) {
@@ -185,7 +212,7 @@ func warnOfClock(id *identity.Identity, now time.Time, log *slog.Logger) {
 }
 
 func newLink(cfg *Config, topics protocol.Topics, id *identity.Identity, handler link.Handler,
-	dial func(ctx context.Context, network, address string) (net.Conn, error), log *slog.Logger) (*link.Link, error) {
+	opts Options, log *slog.Logger) (*link.Link, error) {
 	broker, err := cfg.BrokerURL()
 	if err != nil {
 		return nil, err
@@ -194,13 +221,30 @@ func newLink(cfg *Config, topics protocol.Topics, id *identity.Identity, handler
 	if err != nil {
 		return nil, err
 	}
+	tlsConfig.Time = opts.Wall
 	reach := link.Config{Broker: broker, TLS: tlsConfig, Store: cfg.Store, Terminal: cfg.Terminal,
-		User: cfg.User(), Password: cfg.Broker.Password, Topics: topics, Dial: dial, Logger: log}
+		User: cfg.User(), Password: cfg.Broker.Password, Topics: topics, Dial: opts.Dial, Logger: log}
 	if id != nil {
 		id.Prove(tlsConfig, broker.Hostname())
 		reach.Signer = id.Signer
+		handler = listener{handler, id, topics.Terminal(cfg.Store, cfg.Terminal, protocol.KindOrders)}
 	}
 	return link.New(reach, handler), nil
+}
+
+// listener has the identity hear what time it is at headquarters.
+type listener struct {
+	link.Handler
+	id     *identity.Identity
+	orders string
+}
+
+// Message hands on.
+func (l listener) Message(topic string, payload []byte, signature trust.Signature) {
+	if topic == l.orders {
+		l.id.Hear(topic, payload, signature)
+	}
+	l.Handler.Message(topic, payload, signature)
 }
 
 // newJobs lists what the terminal can execute.

@@ -33,6 +33,8 @@ type Request struct {
 	Store, Terminal string
 	// Force replaces an identity that is finished.
 	Force bool
+	// Wall is the terminal's clock; nil: this machine's.
+	Wall func() time.Time
 }
 
 // Enrol gets the terminal its identity and stores it in the folder. After a cut
@@ -42,6 +44,9 @@ type Request struct {
 func Enrol(ctx context.Context, r Request) (*identity.Identity, error) {
 	if identity.Finished(r.Folder) && !r.Force {
 		return nil, fmt.Errorf("cannot enrol into %s: %w: use --force to replace its identity", r.Folder, ErrFinished)
+	}
+	if r.Wall == nil {
+		r.Wall = time.Now
 	}
 	pin, err := authorityHash(r.Token)
 	if err != nil {
@@ -55,7 +60,7 @@ func Enrol(ctx context.Context, r Request) (*identity.Identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot enrol into %s: %w", r.Folder, err)
 	}
-	got, err := post(ctx, pinned(base.Hostname(), pin, time.Now), base.JoinPath("v1", "enrol"),
+	got, err := post(ctx, pinned(base.Hostname(), pin, r.Wall), base.JoinPath("v1", "enrol"),
 		question{Token: r.Token, Store: r.Store, Terminal: r.Terminal}, key)
 	if err != nil {
 		return nil, errors.Join(err, forget(r.Folder, err))
@@ -71,7 +76,7 @@ func Enrol(ctx context.Context, r Request) (*identity.Identity, error) {
 		return nil, fmt.Errorf("cannot use headquarters' answer: it is for terminal %s of store %s, not for %s of %s", got.Terminal, got.Store, r.Terminal, r.Store)
 	}
 	id, err := identity.Create(r.Folder, identity.Parts{Store: got.Store, Terminal: got.Terminal, Key: key,
-		Certificate: []byte(got.Certificate), Authority: []byte(got.Authority), Trust: got.Trust, EnrolmentURL: base.String()}, time.Now())
+		Certificate: []byte(got.Certificate), Authority: []byte(got.Authority), Trust: got.Trust, EnrolmentURL: base.String()}, r.Wall())
 	if err != nil {
 		return nil, fmt.Errorf("cannot use headquarters' answer: %w", err)
 	}
@@ -98,8 +103,8 @@ func ParseURL(text string) (*url.URL, error) {
 }
 
 // Renew gets a new certificate for a new key and takes both into use, and the
-// list of headquarters' keys that comes with it.
-func Renew(ctx context.Context, id *identity.Identity) error {
+// list of headquarters' keys that comes with it. wall is the terminal's clock.
+func Renew(ctx context.Context, id *identity.Identity, wall func() time.Time) error {
 	base, err := ParseURL(id.EnrolmentURL())
 	if err != nil {
 		return err
@@ -108,7 +113,7 @@ func Renew(ctx context.Context, id *identity.Identity) error {
 	if err != nil {
 		return fmt.Errorf("cannot make a key: %w", err)
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS13}
+	config := &tls.Config{MinVersion: tls.VersionTLS13, Time: wall}
 	id.Prove(config, base.Hostname())
 	got, err := post(ctx, config, base.JoinPath("v1", "renew"), question{}, key)
 	if err != nil {
@@ -117,7 +122,7 @@ func Renew(ctx context.Context, id *identity.Identity) error {
 	if err := takeKeys(id, got.Trust); err != nil {
 		return err
 	}
-	if err := id.Replace(key, []byte(got.Certificate), time.Now()); err != nil {
+	if err := id.Replace(key, []byte(got.Certificate), id.Now(wall())); err != nil {
 		return fmt.Errorf("cannot use headquarters' answer: %w", err)
 	}
 	return nil

@@ -2,7 +2,6 @@ package enrol_test
 
 import (
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,7 +29,7 @@ func newBench(t *testing.T) *bench {
 	t.Helper()
 	hq := hqtest.New(t)
 	return &bench{t: t, folder: filepath.Join(t.TempDir(), "identity"),
-		hq: hq.Enrol(hq.Server(time.Now().Add(-time.Hour), time.Now().Add(time.Hour)))}
+		hq: hq.Enrol(hq.Server(time.Now().Add(-time.Hour), time.Now().Add(397*day)))}
 }
 
 func (b *bench) enrol(change ...func(*enrol.Request)) (*identity.Identity, error) {
@@ -168,36 +167,6 @@ func TestWhatCannotBeTrustedOrUsedIsRefusedAndSaysWhatToDo(t *testing.T) {
 	}
 }
 
-func TestTheCertificateIsRenewedByItselfWhenDue(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	now := time.Now()
-	b.hq.Give(now.Add(-80*24*time.Hour), now.Add(10*24*time.Hour)) // two thirds are over
-	id, err := b.enrol()
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := id.Signer().KeyID()
-	b.hq.Give(now.Add(-time.Hour), now.Add(90*24*time.Hour))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		enrol.KeepFresh(t.Context(), id, slog.New(slog.DiscardHandler))
-	}()
-	t.Cleanup(func() { <-done }) // the context has ended by then
-	for deadline := time.Now().Add(patience); id.Signer().KeyID() == before; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the certificate was not renewed")
-		}
-	}
-	if got := b.open().Signer().KeyID(); got != id.Signer().KeyID() {
-		t.Error("a restart has another key")
-	}
-	if n := b.hq.Renewed(); n != 1 {
-		t.Errorf("renewed %d times; a fresh certificate is left alone", n)
-	}
-}
-
 func TestARenewalThatFailsLeavesTheOldCertificate(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -207,14 +176,14 @@ func TestARenewalThatFailsLeavesTheOldCertificate(t *testing.T) {
 	}
 	before := id.Signer().KeyID()
 	b.hq.Lose(1)
-	if err := enrol.Renew(t.Context(), id); err == nil {
+	if err := enrol.Renew(t.Context(), id, time.Now); err == nil {
 		t.Error("a lost answer renewed")
 	}
 	if id.Signer().KeyID() != before || b.open().Signer().KeyID() != before {
 		t.Error("the key changed")
 	}
 	b.hq.Rotate()
-	if err := enrol.Renew(t.Context(), id); err != nil || b.open().Signer().KeyID() == before {
+	if err := enrol.Renew(t.Context(), id, time.Now); err != nil || b.open().Signer().KeyID() == before {
 		t.Errorf("the next try: %v", err)
 	}
 	if d := b.open().Document(); d.Version != 2 {

@@ -1,7 +1,4 @@
 package enrol
 
-// FirstRenewal and NextRenewal are when a certificate is due.
-var (
-	FirstRenewal = firstRenewal
-	NextRenewal  = nextRenewal
-)
+// UntilDue is how long a certificate is left alone.
+var UntilDue = untilDue

@@ -38,8 +38,8 @@ func authorityHash(token string) ([sha256.Size]byte, error) {
 
 // pinned returns how to connect to a headquarters of which only the hash of its
 // authority's key is known: the chain that it serves must hold that authority,
-// which must stand behind a certificate for this very host. So nobody is trusted
-// on first use.
+// which must stand behind a certificate for this very host that has not ended by
+// now. So nobody is trusted on first use.
 func pinned(host string, pin [sha256.Size]byte, now func() time.Time) *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
@@ -70,10 +70,14 @@ func checkChain(chain []*x509.Certificate, host string, pin [sha256.Size]byte, n
 	if !found {
 		return errOtherAuthority
 	}
+	if now.Before(chain[0].NotBefore) {
+		now = chain[0].NotBefore // the authority dates nothing ahead, see identity.Prove
+	}
 	_, err := chain[0].Verify(x509.VerifyOptions{DNSName: host, Roots: roots, Intermediates: others, CurrentTime: now})
 	var invalid x509.CertificateInvalidError
 	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
-		return fmt.Errorf("headquarters' certificate is not valid at %s, which is what this terminal's clock shows; check the clock: %w", now.Format(time.RFC3339), err)
+		return fmt.Errorf("headquarters' certificate ended on %s, and this terminal's clock shows %s; check the clock: %w",
+			chain[0].NotAfter.Format(time.RFC3339), now.Format(time.RFC3339), err)
 	}
 	if err != nil {
 		return fmt.Errorf("headquarters' certificate cannot be trusted: %w", err)

@@ -54,6 +54,7 @@ type Identity struct {
 	mu       sync.Mutex
 	pair     pair
 	document trust.Document
+	told     told
 }
 
 // headquarters is the content of headquarters.json.
@@ -117,7 +118,7 @@ func (i *Identity) check(cert *x509.Certificate, now time.Time) error {
 			certFile, cert.URIs[0], i.terminal, i.store)
 	}
 	if now.After(cert.NotAfter) {
-		return fmt.Errorf("%w on %s (this terminal's clock shows %s; if that is right, %s)",
+		return fmt.Errorf("%w on %s (this terminal's clock shows %s: set it, or, if it is right, %s)",
 			ErrEnded, cert.NotAfter.Format(time.RFC3339), now.Format(time.RFC3339), enrolAgain)
 	}
 	_, err = cert.Verify(x509.VerifyOptions{Roots: i.Roots(), CurrentTime: later(now, cert.NotBefore),
@@ -229,7 +230,8 @@ func (i *Identity) Take(payload []byte) (taken bool, err error) {
 	return true, nil
 }
 
-// Replace takes a renewed certificate and its key into use, see pair.go.
+// Replace takes a certificate that headquarters made just now and its key into use,
+// see pair.go.
 func (i *Identity) Replace(key ed25519.PrivateKey, certificate []byte, now time.Time) error {
 	p, err := newPair(key, certificate)
 	if err != nil {
@@ -243,6 +245,6 @@ func (i *Identity) Replace(key ed25519.PrivateKey, certificate []byte, now time.
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.pair = p
+	i.pair, i.told = p, told{at: p.certificate.Leaf.NotBefore, since: time.Now()}
 	return nil
 }

@@ -50,9 +50,24 @@ func (i *Identity) checkServer(chain []*x509.Certificate, roots *x509.CertPool, 
 		options.Roots, options.CurrentTime = i.Roots(), later(options.CurrentTime, chain[0].NotBefore)
 	}
 	if _, err := chain[0].Verify(options); err != nil {
-		return fmt.Errorf("the server's certificate cannot be trusted at %s: %w", options.CurrentTime.Format(time.RFC3339), err)
+		return fmt.Errorf("the server's certificate cannot be trusted at %s: %w%s", options.CurrentTime.Format(time.RFC3339), err,
+			adviceFor(err, chain[0], options.CurrentTime.Equal(now)))
 	}
 	return nil
+}
+
+// adviceFor says what to do about a certificate whose time it is not, by this
+// terminal's clock or by what is proven.
+func adviceFor(err error, cert *x509.Certificate, byClock bool) string {
+	var invalid x509.CertificateInvalidError
+	if !errors.As(err, &invalid) || invalid.Reason != x509.Expired {
+		return ""
+	}
+	valid := fmt.Sprintf("; it is valid from %s to %s", cert.NotBefore.Format(time.RFC3339), cert.NotAfter.Format(time.RFC3339))
+	if !byClock {
+		return valid + ", and headquarters has signed later than that: give the server its new certificate"
+	}
+	return valid + ", and the time is what this terminal's clock shows: set the clock, and the connection comes back by itself; if the clock is right, give the server a new certificate"
 }
 
 // proven is the newest time that the authority signed for this terminal.
