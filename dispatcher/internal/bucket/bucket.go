@@ -2,7 +2,8 @@
 // bytes: it says when tokens are due instead of sleeping for them, so that one
 // timer can wait for the first of many.
 //
-// It knows nothing of what the tokens pay for and never asks the clock.
+// It knows nothing of what the tokens pay for and never asks the clock. Moments are
+// of a clock that does not step, such as time.Now: one that jumps ahead fills it.
 package bucket
 
 import (
@@ -28,6 +29,13 @@ func New(perSecond float64, burst int) *Bucket {
 		limit, burst = rate.Inf, math.MaxInt
 	}
 	return &Bucket{limiter: rate.NewLimiter(limit, max(burst, 1))}
+}
+
+// Empty is New without a token at now: for who cannot tell what was taken before.
+func Empty(perSecond float64, burst int, now time.Time) *Bucket {
+	b := New(perSecond, burst)
+	b.limiter.AllowN(now, b.Burst())
+	return b
 }
 
 // After returns a bucket as it stands at now, when one token was taken at each of

@@ -98,3 +98,19 @@ func TestAClockThatWasSetGivesNoTokens(t *testing.T) {
 		t.Errorf("a token is due in %v after 4 of 4 were taken, as the clock before now said", got.Due(now, 1))
 	}
 }
+
+// TestAnEmptyBucketIsNoFullerThanAnyThatWasLost, whatever was taken from that.
+func TestAnEmptyBucketIsNoFullerThanAnyThatWasLost(t *testing.T) {
+	t.Parallel()
+	lost, now := bucket.New(10, 5), start()
+	lost.Take(now, 5)
+	empty := bucket.Empty(10, 5, now)
+	for n := 1; n <= 5; n++ {
+		if got, want := empty.Due(now, n), lost.Due(now, n); got != want || got != time.Duration(n)*100*time.Millisecond {
+			t.Errorf("%d tokens are due in %v, in the lost bucket in %v", n, got, want)
+		}
+	}
+	if !bucket.Empty(0, 1, now).Take(now, 1000) {
+		t.Error("an unlimited bucket is empty")
+	}
+}

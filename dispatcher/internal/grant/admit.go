@@ -45,10 +45,10 @@ func (a *Admission) admit(ctx context.Context) time.Duration {
 			a.tell(ctx, o)
 		}
 		now := a.cfg.Now()
-		batch, wait := a.pick(now)
+		batch, wait := a.pick(time.Now())
 		sideBySide(batch, func(p *admission) {
 			p.granted, p.err = a.cfg.Tasks.Grant(ctx, store.Grant{TaskID: p.claim.key.task,
-				StoreID: p.claim.key.who.store, TerminalID: p.claim.key.who.id, Instance: p.slot.instance, LeaseUntil: p.slot.until}, now)
+				StoreID: p.claim.key.who.store, TerminalID: p.claim.key.who.id, Instance: p.slot.instance, LeaseUntil: now.Add(firstLease(p.claim.run))}, now)
 		})
 		for _, p := range batch {
 			a.finish(ctx, p, now)

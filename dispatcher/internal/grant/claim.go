@@ -55,7 +55,7 @@ func (a *Admission) HandleClaim(ctx context.Context, addr protocol.Address, in t
 		if err != nil {
 			return err
 		}
-		if a.enqueue(r, t, by, now) {
+		if a.enqueue(r, t, by) {
 			return nil
 		}
 	}
@@ -112,13 +112,13 @@ func judge(t store.Task, who terminal, now time.Time) protocol.Code {
 
 // enqueue lets a claim wait. It returns false when the task moved since it was
 // read.
-func (a *Admission) enqueue(r *run, t store.Task, by asker, now time.Time) bool {
+func (a *Admission) enqueue(r *run, t store.Task, by asker) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if sl := a.slots.byTask[t.TaskID]; sl != nil && sl.attempt > t.State.Attempt {
 		return false
 	}
-	c, fresh := a.queue.ask(claimKey{t.TaskID, by.who}, by.instance, r, now)
+	c, fresh := a.queue.ask(claimKey{t.TaskID, by.who}, by.instance, r, time.Now())
 	if fresh {
 		c.noted = !t.ClaimedAt.IsZero()
 		a.fresh = append(a.fresh, c)
@@ -142,7 +142,7 @@ func (a *Admission) refuse(t store.Task, code protocol.Code, by asker, now time.
 		wait = t.NextAttemptAt.Sub(now)
 	default:
 		var lost *order
-		if lost, wait = a.lostGrant(t, by, now); lost != nil {
+		if lost, wait = a.lostGrant(t, by); lost != nil {
 			return *lost
 		}
 		o.Message = "an attempt is running"
@@ -157,9 +157,10 @@ func (a *Admission) refuse(t store.Task, code protocol.Code, by asker, now time.
 // to this terminal and has not started: an attempt starts at most once, so one
 // that was seen alive is never granted twice. It also returns how long the
 // lease still runs.
-func (a *Admission) lostGrant(t store.Task, by asker, now time.Time) (*order, time.Duration) {
+func (a *Admission) lostGrant(t store.Task, by asker) (*order, time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	now := time.Now()
 	sl := a.slots.of(t.TaskID, t.State.Attempt)
 	if sl == nil {
 		return nil, 0

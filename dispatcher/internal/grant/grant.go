@@ -73,7 +73,8 @@ type Orders interface {
 	ClearOffer(ctx context.Context, storeID, taskID string) error
 }
 
-// Config wires admission. Every field is required.
+// Config wires admission. Every field is required. Now is what is stored and told,
+// and may step; leases, budgets and what waits go by time.Now.
 type Config struct {
 	Tasks      Tasks
 	Attempts   Attempts
@@ -177,7 +178,7 @@ func (a *Admission) Start(ctx context.Context) error {
 			return err
 		}
 		longest = max(longest, known.Policy.Lease)
-		a.takeOver(known, r, now)
+		a.takeOver(known, r)
 	}
 	if len(running) > 0 {
 		if err := a.cfg.Attempts.ExtendLeases(ctx, now.Add(longest), now); err != nil {
@@ -270,7 +271,11 @@ func (a *Admission) budget(ctx context.Context, runID string, perSecond float64,
 	if err != nil {
 		return nil, fmt.Errorf("cannot tell what is left of a budget: %w", err)
 	}
-	return bucket.After(perSecond, burst, taken, len(taken) < most, a.cfg.Now()), nil
+	own, now := a.cfg.Now(), time.Now()
+	for i, at := range taken {
+		taken[i] = now.Add(at.Sub(own))
+	}
+	return bucket.After(perSecond, burst, taken, len(taken) < most, now), nil
 }
 
 // tell publishes an order; one that is lost is asked for again by its

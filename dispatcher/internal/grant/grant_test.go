@@ -23,7 +23,10 @@ type desk struct {
 	*grant.Admission
 	leases *leases
 	t      testing.TB
+	off    atomic.Int64 // how far headquarters' time stepped
 }
+
+func (d *desk) now() time.Time { return time.Now().Add(time.Duration(d.off.Load())) }
 
 // leases lets a test act between the end of a lease and its commit.
 type leases struct {
@@ -70,7 +73,7 @@ func open(t testing.TB, path string, l limits) *desk {
 // start puts a new admission on the bench.
 func (d *desk) start(l limits) {
 	d.t.Helper()
-	d.Admission = grant.New(grant.Config{Tasks: d.Store, Attempts: d.leases, Grants: d.Store, Orders: d.Sender, Now: time.Now,
+	d.Admission = grant.New(grant.Config{Tasks: d.Store, Attempts: d.leases, Grants: d.Store, Orders: d.Sender, Now: d.now,
 		Logger: d.Logger, MaxRunning: l.running, PerSecond: l.perSecond, Burst: l.burst})
 	if err := d.Start(d.t.Context()); err != nil {
 		d.t.Fatal(err)
@@ -102,7 +105,7 @@ func (d *desk) answer(run string, i, attempt int, event task.Event) store.Settle
 	d.t.Helper()
 	a := store.Answer{Event: event, Attempt: store.Attempt{TaskID: steptest.TaskID(run, i), Attempt: attempt,
 		StoreID: steptest.StoreID(i), TerminalID: "pos", Answer: protocol.AnswerSucceeded, SHA256: fmt.Sprint(run, i, attempt)}}
-	settled, err := d.Store.Settle(d.t.Context(), a, time.Now())
+	settled, err := d.Store.Settle(d.t.Context(), a, d.now())
 	if err != nil {
 		d.t.Error(err)
 	}

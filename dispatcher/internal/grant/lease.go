@@ -14,7 +14,7 @@ import (
 
 // takeOver gives an attempt that ran before the start its slot and a full
 // lease.
-func (a *Admission) takeOver(r *run, running store.Running, now time.Time) {
+func (a *Admission) takeOver(r *run, running store.Running) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t := running.Task
@@ -22,7 +22,7 @@ func (a *Admission) takeOver(r *run, running store.Running, now time.Time) {
 		return
 	}
 	sl := &slot{task: t.TaskID, run: r, holder: terminal{t.StoreID, t.HolderID}, instance: t.Instance,
-		started: !running.Attempt.StartedAt.IsZero(), until: now.Add(r.Policy.Lease)}
+		started: !running.Attempt.StartedAt.IsZero(), until: time.Now().Add(r.Policy.Lease)}
 	a.slots.take(sl)
 	a.slots.confirm(sl, t.State.Attempt, t.Attempts)
 }
@@ -40,7 +40,7 @@ func (a *Admission) leaseLoop(ctx context.Context) {
 		}
 		due.Stop()
 		for ctx.Err() == nil {
-			expired, wait := a.takeExpired(a.cfg.Now())
+			expired, wait := a.takeExpired(time.Now())
 			sideBySide(expired, func(sl *slot) { a.expire(ctx, sl) })
 			if len(expired) == 0 {
 				if wait > 0 {
@@ -84,7 +84,7 @@ func (a *Admission) expire(ctx context.Context, sl *slot) {
 		}
 		if a.slots.byTask[sl.task] == sl {
 			sl.ending = false
-			a.slots.lease(sl, now.Add(retryDelay))
+			a.slots.lease(sl, time.Now().Add(retryDelay))
 		}
 	case settled.Applied:
 		a.stats.expired.Add(1) // the change feed gives the slot back
@@ -125,11 +125,11 @@ func (a *Admission) HandleProgress(ctx context.Context, addr protocol.Address, i
 	}
 	who := terminal{addr.Store, addr.Terminal}
 	now := a.cfg.Now()
-	until, mine := a.renew(m.TaskID, m.Attempt, who, now)
+	length, mine := a.renew(m.TaskID, m.Attempt, who)
 	if mine {
 		var err error
 		mine, err = a.cfg.Attempts.Sign(ctx, store.Sign{TaskID: m.TaskID, Attempt: m.Attempt,
-			StoreID: who.store, TerminalID: who.id, LeaseUntil: until}, now)
+			StoreID: who.store, TerminalID: who.id, LeaseUntil: now.Add(length)}, now)
 		if err != nil {
 			return fmt.Errorf("cannot renew the lease of task %s attempt %d: %w", m.TaskID, m.Attempt, err)
 		}
@@ -141,20 +141,19 @@ func (a *Admission) HandleProgress(ctx context.Context, addr protocol.Address, i
 }
 
 // renew lets the lease run anew, before the store is asked: the sign came in
-// time even if its commit does not.
-func (a *Admission) renew(taskID string, attempt int, who terminal, now time.Time) (time.Time, bool) {
+// time even if its commit does not. It returns the length of the lease.
+func (a *Admission) renew(taskID string, attempt int, who terminal) (length time.Duration, mine bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	sl := a.slots.of(taskID, attempt)
 	if sl == nil || sl.holder != who {
-		return time.Time{}, false
+		return 0, false
 	}
-	sl.started = true
-	until := now.Add(sl.run.Policy.Lease)
+	sl.started, length = true, sl.run.Policy.Lease
 	if !sl.kept && !sl.ending {
-		a.slots.lease(sl, until)
+		a.slots.lease(sl, time.Now().Add(length))
 	}
-	return until, true
+	return length, true
 }
 
 // stopStale tells a terminal to stop an attempt that headquarters would not
@@ -194,7 +193,7 @@ func (a *Admission) Resume(taskID string, attempt int) {
 	defer a.mu.Unlock()
 	if sl := a.slots.of(taskID, attempt); sl != nil && sl.kept {
 		sl.kept = false
-		a.slots.lease(sl, a.cfg.Now().Add(sl.run.Policy.Lease))
+		a.slots.lease(sl, time.Now().Add(sl.run.Policy.Lease))
 		signal(a.leaseWake)
 	}
 }

@@ -11,7 +11,7 @@ type claim struct {
 	key   claimKey
 	run   *run
 	turn  uint64    // the order of asking
-	asked time.Time // the last time it asked
+	asked time.Time // the last time it asked, by time.Now
 	by    string    // the process of the terminal that asked last
 	noted bool      // the store knows that it waits
 }
