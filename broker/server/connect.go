@@ -8,7 +8,6 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 
 	"muster/broker/server/access"
-	"muster/broker/server/ban"
 	"muster/broker/server/door"
 	"muster/broker/server/guard"
 	"muster/broker/server/users"
@@ -83,17 +82,6 @@ func (s *Server) admit(p *peer, cl *mqtt.Client, pk packets.Packet) packets.Code
 	return s.seat(p)
 }
 
-// flaps counts a connection of one client id of one identity, and reports
-// whether it is banned.
-func (s *Server) flaps(id access.Identity, clientID string) bool {
-	verdict := s.connects.Count(id.Name+"\x00"+clientID, time.Now())
-	if verdict == ban.BannedNow {
-		s.log.Warn("a client connects again and again and is banned for a while: are there two with one identity?",
-			"user", id.Name, "client_id", clientID, "ban", s.cfg.Limits.FlappingBan)
-	}
-	return verdict != ban.Free
-}
-
 // admitWill refuses a will where it may not be left: the library checks wills
 // against nothing. A presence will is dropped where headquarters manages
 // presence. None waits beyond its session (MQTT 5, 3.1.3.2.2).
@@ -115,9 +103,6 @@ func (s *Server) admitWill(cl *mqtt.Client, id access.Identity) packets.Code {
 	}
 	return packets.CodeSuccess
 }
-
-// errFlapping is logged where the ban begins, not each time.
-var errFlapping = door.Refused(packets.ErrBanned, "this client id connects again and again: wait some minutes, and look for two clients with one identity")
 
 // limitKeepalive tells a client of version 5 the keep alive that we allow. An
 // older client cannot be told: a shorter one ends its connection no sooner than

@@ -13,7 +13,8 @@ func TestFlappingClientIsBannedForAWhile(t *testing.T) {
 	cfg := anonymous()
 	cfg.Limits.FlappingConnects, cfg.Limits.FlappingBan = 3, 2*time.Second
 	var log lockedBuffer
-	s := start(t, cfg, server.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	bans := make(chan server.Ban, 16)
+	s := start(t, cfg, server.Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Banned: func(b server.Ban) { bans <- b }})
 	// Two agents with one identity: each pushes the other out and comes back.
 	for n := range 3 {
 		if _, ack, err := tryConnect(t, s, as("0001/pos1")); err != nil {
@@ -43,6 +44,9 @@ func TestFlappingClientIsBannedForAWhile(t *testing.T) {
 	if n := strings.Count(log.String(), "client_id=0001/pos1"); n != 1 {
 		t.Errorf("told %d times: %s", n, log.String())
 	}
+	if n, b := len(bans), <-bans; n != 1 || b != (server.Ban{User: "0001/pos1", ClientID: "0001/pos1", For: 2 * time.Second}) {
+		t.Errorf("%d bans are told, the first is %+v", n, b)
+	}
 	eventually(t, "the ban ends", func() bool {
 		_, _, err := tryConnect(t, s, as("0001/pos1"))
 		return err == nil
@@ -50,6 +54,18 @@ func TestFlappingClientIsBannedForAWhile(t *testing.T) {
 	if took := time.Since(last); took < 2*time.Second {
 		t.Errorf("it ended after %v", took)
 	}
+}
+
+// TestABanStandsWhoeverIsToldOfIt: what is told may panic.
+func TestABanStandsWhoeverIsToldOfIt(t *testing.T) {
+	cfg := anonymous()
+	cfg.Limits.FlappingConnects = 1
+	s := start(t, cfg, server.Options{Banned: func(server.Ban) { panic("nobody listens") }})
+	connect(t, s, as("0001/pos1"))
+	if _, ack, err := tryConnect(t, s, as("0001/pos1")); err == nil || ack.ReasonCode != 0x8a {
+		t.Fatalf("%+v %v", ack, err)
+	}
+	connect(t, s, as("0001/pos2"))
 }
 
 // TestFailedLoginsDoNotBanTheOwner: only who has proven to be somebody counts,

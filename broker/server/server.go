@@ -79,6 +79,9 @@ type Options struct {
 	// each terminal. A connection that replaces an older one of the same
 	// terminal is reported as online only. While it runs, that terminal waits.
 	Session func(Session)
+	// Banned is called when a client's ban begins, from the goroutine of its
+	// connection. It must not wait.
+	Banned func(Ban)
 	// ManagedPresence means that headquarters publishes presence: what a
 	// terminal publishes about its own is acknowledged and ignored, and its
 	// presence will is accepted and dropped.

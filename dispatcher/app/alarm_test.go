@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"muster/dispatcher/app"
+	"muster/dispatcher/internal/admin"
 	"muster/internal/protocol"
 	"muster/tests/fleet"
 )
@@ -59,4 +60,67 @@ func TestAnAlarmSaysWhenTheTroubleIsOver(t *testing.T) {
 		t.Errorf("over: %+v", a)
 	}
 	tech.summary(run.RunID, 1)
+}
+
+// troubles are what headquarters says needs a person.
+func (hq *headquarters) troubles() []string {
+	hq.t.Helper()
+	line, err := admin.Dial(hq.cfg.DataFolder)
+	if err != nil {
+		hq.t.Fatal(err)
+	}
+	health, err := line.Health(hq.t.Context())
+	if err != nil {
+		hq.t.Fatal(err)
+	}
+	return health.Troubles
+}
+
+// A terminal that the broker keeps out, since two machines have its identity, is
+// named with the end of that; health says so meanwhile, and its end is told.
+func TestABanIsAnAlarmUntilItIsOver(t *testing.T) {
+	t.Parallel()
+	const ban = 2 * time.Second
+	hq := setup(t, app.TransportEmbedded, []string{"A001"}, func(cfg *app.Config) {
+		cfg.Broker.Limits.FlappingConnects, cfg.Broker.Limits.FlappingBan = 3, ban
+	})
+	tech := hq.technician("alice")
+	if err := tech.conn.Subscribe(t.Context(), hq.topics.Root()+"/alarms/#"); err != nil {
+		t.Fatal(err)
+	}
+	alarm := func(recovered bool) (a protocol.Alarm) {
+		tech.await(fmt.Sprintf("the alarm with recovered %t", recovered), func(m fleet.Message) bool {
+			return m.Topic == hq.topics.Alarm(protocol.SeverityWarning, "client_banned") &&
+				protocol.Decode(m.Payload, protocol.MaxPayloadBytes, &a) == nil && a.Recovered == recovered
+		})
+		return a
+	}
+	began := time.Now()
+	for n := range 6 {
+		conn, err := fleet.Dial(t.Context(), hq.addr, fleet.Login{User: "A001/pos1"}, func(fleet.Message) {})
+		if err == nil {
+			conn.Close()
+		}
+		if (err == nil) != (n < 3) {
+			t.Fatalf("connection %d: %v", n, err)
+		}
+	}
+	said := alarm(false)
+	named, rest, _ := strings.Cut(said.Message, ": it connected again and again, so the broker keeps it out until ")
+	until, _, _ := strings.Cut(rest, ": ")
+	end, err := time.Parse(time.RFC3339, until)
+	if named != "A001/pos1" || err != nil || end.Before(began.Add(ban-time.Second)) || end.After(time.Now().Add(ban)) {
+		t.Errorf("the alarm says %q: %v", said.Message, err)
+	}
+	if got := hq.troubles(); len(got) != 1 || got[0] != "client_banned: "+said.Message {
+		t.Errorf("health says %q", got)
+	}
+	if a := alarm(true); a.Message != "A001/pos1: it is over" {
+		t.Errorf("its end is told as %q", a.Message)
+	}
+	if got := hq.troubles(); len(got) != 0 {
+		t.Errorf("health says %q when it is over", got)
+	}
+	hq.terminal("A001", fleet.Options{})
+	hq.stop() // no end of a ban is waited for
 }

@@ -61,7 +61,8 @@ type headquarters struct {
 
 	aside    *quarantine.Quarantine // nil: it cannot be had
 	ward     *quarantine.Ward
-	troubles troubles     // with runs, that are not over
+	troubles troubles // that are not over
+	bans     bans
 	disk     chan error   // what the database says of its disk; nil: well again
 	panicked atomic.Int64 // when a panic was last told, in nanoseconds
 
@@ -130,7 +131,7 @@ func (hq *headquarters) wireTrigger() error {
 func (hq *headquarters) wireLink() error {
 	if hq.cfg.Transport == TransportEmbedded {
 		embedded, err := transport.NewEmbedded(hq.cfg.Broker, hq.handle,
-			func(s transport.Session) { s.At = hq.now(); hq.presence.Session(s) }, hq.listen, hq.log)
+			func(s transport.Session) { s.At = hq.now(); hq.presence.Session(s) }, hq.banned, hq.listen, hq.log)
 		hq.link = embedded
 		return err
 	}
@@ -192,6 +193,7 @@ func (hq *headquarters) wireReports() error {
 // ready. Over an external broker what the steps publish waits for the link.
 func (hq *headquarters) start(ctx context.Context, cleanup *stack) error {
 	cleanup.push(hq.aside.Close)
+	cleanup.push(stopped(hq.bans.stop))
 	if err := hq.startNumbers(ctx, cleanup); err != nil {
 		return err
 	}
@@ -334,7 +336,7 @@ func (hq *headquarters) publishInfo(ctx context.Context) error {
 // alarm tells operators of a trouble with a run that needs a person, and with a
 // nil error that it is over.
 func (hq *headquarters) alarm(kind, runID string, trouble error) {
-	hq.troubles.note(kind, runID, trouble)
+	hq.troubles.note(kind, "run "+runID, trouble)
 	hq.raise(protocol.SeverityCritical, kind, "run "+runID, trouble)
 }
 

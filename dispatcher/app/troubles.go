@@ -5,7 +5,9 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
+	"muster/broker/server"
 	"muster/dispatcher/internal/quarantine"
 	"muster/internal/protocol"
 )
@@ -13,18 +15,18 @@ import (
 // maxTroubles bounds how many troubles are told at once.
 const maxTroubles = 20
 
-// troubles are those with runs that need a person and are not over, for who asks
-// how headquarters is. The zero value is ready; safe for concurrent use.
+// troubles are those that need a person and are not over, for who asks how
+// headquarters is. The zero value is ready; safe for concurrent use.
 type troubles struct {
 	mu   sync.Mutex
 	open map[string]string
 }
 
-// note takes a trouble in, and with nil its end.
-func (t *troubles) note(kind, runID string, err error) {
+// note takes a trouble with a subject in, and with nil its end.
+func (t *troubles) note(kind, subject string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	key := kind + " " + runID
+	key := kind + " " + subject
 	if err == nil {
 		delete(t.open, key)
 		return
@@ -32,7 +34,7 @@ func (t *troubles) note(kind, runID string, err error) {
 	if t.open == nil {
 		t.open = map[string]string{}
 	}
-	t.open[key] = fmt.Sprintf("%s: run %s: %v", kind, runID, err)
+	t.open[key] = fmt.Sprintf("%s: %s: %v", kind, subject, err)
 }
 
 // list is a line for each, sorted, the first ones alone when there are many.
@@ -51,4 +53,64 @@ func (hq *headquarters) newWard() *quarantine.Ward {
 	return &quarantine.Ward{Logger: hq.log, Now: hq.now, Alarm: func(kind, subject string, trouble error) {
 		hq.raise(protocol.SeverityCritical, kind, subject, trouble)
 	}}
+}
+
+// alarmBanned is the kind of the alarm that the broker keeps somebody out.
+const alarmBanned = "client_banned"
+
+// banned tells operators whom the broker keeps out, and when that is over.
+func (hq *headquarters) banned(b server.Ban) {
+	subject := b.User
+	if b.ClientID != b.User {
+		subject += " as client " + b.ClientID
+	}
+	until := hq.now().Add(b.For).UTC().Format(time.RFC3339)
+	tell := func(trouble error) {
+		hq.troubles.note(alarmBanned, subject, trouble)
+		hq.raise(protocol.SeverityWarning, alarmBanned, subject, trouble)
+	}
+	tell(fmt.Errorf("it connected again and again, so the broker keeps it out until %s: two machines have its identity, or its "+
+		"program starts over and over; stop the one that does not belong there", until))
+	hq.bans.end(b.For, func() { tell(nil) })
+}
+
+// bans calls the ends of bans until it is stopped. The zero value is ready; safe
+// for concurrent use.
+type bans struct {
+	mu      sync.Mutex
+	pending map[*time.Timer]struct{}
+	stopped bool
+}
+
+// end calls tell after a time.
+func (b *bans) end(after time.Duration, tell func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stopped {
+		return
+	}
+	if b.pending == nil {
+		b.pending = map[*time.Timer]struct{}{}
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(after, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if _, waits := b.pending[timer]; waits {
+			delete(b.pending, timer)
+			tell()
+		}
+	})
+	b.pending[timer] = struct{}{}
+}
+
+// stop returns when nothing more is called.
+func (b *bans) stop() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stopped = true
+	for timer := range b.pending {
+		timer.Stop()
+	}
+	clear(b.pending)
 }

@@ -65,7 +65,7 @@ func setup(t *testing.T, tune ...func(*trigger.Config)) *headquarters {
 			return step.Handle(ctx, addr, in)
 		}
 		return nil
-	}, func(transport.Session) {}, nil, log)
+	}, func(transport.Session) {}, nil, nil, log)
 	if err != nil {
 		t.Fatal(err)
 	}

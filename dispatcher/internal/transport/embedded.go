@@ -20,12 +20,14 @@ type Embedded struct {
 
 // NewEmbedded returns a link whose broker is configured but not yet listening.
 // session is told, in order for each terminal, when its connection begins or
-// ends. A nil listen opens the listeners on the network of this machine.
-func NewEmbedded(cfg server.Config, handle Handler, session func(Session), listen Listen, log *slog.Logger) (*Embedded, error) {
+// ends. banned is told when a client's ban begins and may be nil. A nil listen
+// opens the listeners on the network of this machine.
+func NewEmbedded(cfg server.Config, handle Handler, session func(Session), banned func(server.Ban), listen Listen, log *slog.Logger) (*Embedded, error) {
 	broker, err := server.New(cfg, server.Options{
 		Logger:          log,
 		Listen:          listen,
 		ManagedPresence: true,
+		Banned:          banned,
 		Intake: func(ctx context.Context, m server.Message) error {
 			return handle(ctx, Inbound{Topic: m.Topic, Payload: m.Payload, Retained: m.Retained,
 				ResponseTopic: m.ResponseTopic, CorrelationData: m.CorrelationData, Signature: m.Signature, User: m.User})
