@@ -33,6 +33,8 @@ func restoreCommand() *cobra.Command {
 		Long: "Check FILE and put a copy of it in the place of the database, which is kept beside. What was done after the\n" +
 			"backup is forgotten: runs, results, approvals and used enrolment tokens. Attempts that ran at the backup count\n" +
 			"as lost; open tasks are granted anew, and a terminal that did the work answers with what it has.\n" +
+			"Reports that were published since stay as they are: leave the report folder in its place. The report of a run\n" +
+			"that is judged again goes on above their numbers, and says so.\n" +
 			"Afterwards revoke again the terminals that were revoked after the backup: the list of their certificates\n" +
 			"is made from the database.",
 		Example: "  dispatcher restore /backup/muster-2026-09-17.db --data data",
