@@ -140,7 +140,11 @@ func openStore(ctx context.Context, cfg Config, log *slog.Logger, trouble func(e
 }
 
 func takeRegister(ctx context.Context, st *store.Store, places []store.Place, now time.Time, log *slog.Logger) error {
-	added, changed, retired, err := st.ReplacePlaces(ctx, places, now)
+	added, changed, retired, err := st.ReplacePlaces(store.Owed(ctx, "register"), places, now)
+	if errors.Is(err, store.ErrOwed) {
+		log.Warn("there is no room for what changed in the store register: the old one counts until there is", "stores", len(places))
+		return nil
+	}
 	if err != nil {
 		return err
 	}

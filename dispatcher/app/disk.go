@@ -2,8 +2,14 @@ package app
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"sync"
+	"time"
 
+	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
 )
 
@@ -20,20 +26,59 @@ func (hq *headquarters) diskSaid(trouble error) {
 	}
 }
 
+// diskToldEvery is how often a disk that takes no writes is told again: whoever
+// connects later is to hear of it within this time.
+const diskToldEvery = time.Minute
+
 // watchDisk tells operators when nothing can be written, and when it can again.
 // It returns what ends it.
 func (hq *headquarters) watchDisk(ctx context.Context) func() error {
 	watching, stop := context.WithCancel(ctx)
 	var watched sync.WaitGroup
 	watched.Go(func() {
+		again := time.NewTicker(diskToldEvery)
+		defer again.Stop()
+		var trouble error
 		for {
 			select {
 			case <-watching.Done():
 				return
-			case trouble := <-hq.disk:
-				hq.raise(protocol.SeverityCritical, "disk_full", hq.cfg.DataFolder, trouble)
+			case trouble = <-hq.disk:
+				again.Reset(diskToldEvery)
+			case <-again.C:
+				if trouble == nil {
+					continue
+				}
 			}
+			hq.raise(protocol.SeverityCritical, "disk_full", hq.cfg.DataFolder, trouble)
 		}
 	})
 	return func() error { stop(); watched.Wait(); return nil }
+}
+
+// starting is the store as steps see it that write when they start. Without room
+// these writes are owed, and the start goes on.
+type starting struct{ *store.Store }
+
+func (s starting) ResetPresence(ctx context.Context, now time.Time) error {
+	return unlessOwed(s.Store.ResetPresence(store.Owed(ctx, "presence"), now))
+}
+
+func (s starting) ExtendLeases(ctx context.Context, until, now time.Time) error {
+	return unlessOwed(s.Store.ExtendLeases(store.Owed(ctx, "leases"), until, now))
+}
+
+func unlessOwed(err error) error {
+	if errors.Is(err, store.ErrOwed) {
+		return nil
+	}
+	return err
+}
+
+// dropNotice takes away where the admin line of a process was that is no more. On
+// a full disk its room is all that there is for the new one.
+func (hq *headquarters) dropNotice() {
+	if err := os.Remove(filepath.Join(hq.cfg.DataFolder, "admin.json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		hq.log.Warn("cannot take away where the admin line was", "error", err)
+	}
 }

@@ -146,7 +146,7 @@ func (hq *headquarters) wireLink() error {
 func (hq *headquarters) wireAdmission() {
 	hq.backlog = backlog.New(backlog.Config{Tasks: hq.store, Now: hq.now, Logger: hq.log})
 	hq.grant = grant.New(grant.Config{
-		Tasks: hq.store, Attempts: hq.store, Grants: hq.store, Orders: hq.orders, Now: hq.now, Logger: hq.log,
+		Tasks: hq.store, Attempts: starting{hq.store}, Grants: hq.store, Orders: hq.orders, Now: hq.now, Logger: hq.log,
 		MaxRunning: hq.cfg.Admission.MaxRunning, PerSecond: hq.cfg.Admission.GrantsPerSecond, Burst: hq.cfg.Admission.GrantBurst,
 	})
 	var err error
@@ -163,7 +163,7 @@ func (hq *headquarters) wireAdmission() {
 		Online: func(storeID string) bool { return hq.presence.Online(storeID) },
 	})
 	hq.presence = presence.New(presence.Config{
-		Terminals: hq.store, Tasks: hq.store, Sender: hq.sender, Orders: hq.orders, Now: hq.now, Logger: hq.log,
+		Terminals: starting{hq.store}, Tasks: hq.store, Sender: hq.sender, Orders: hq.orders, Now: hq.now, Logger: hq.log,
 		Listeners: []presence.Listener{hq.grant, hq.intake}, Republish: hq.offer.Republish, Numbered: hq.numbered,
 		Announce: hq.cfg.Transport == TransportEmbedded, Alarm: hq.alarmAbout,
 	})
@@ -194,12 +194,13 @@ func (hq *headquarters) wireReports() error {
 func (hq *headquarters) start(ctx context.Context, cleanup *stack) error {
 	cleanup.push(hq.aside.Close)
 	cleanup.push(stopped(hq.bans.stop))
-	if err := hq.startNumbers(ctx, cleanup); err != nil {
+	if err := hq.startNumbers(store.Owed(ctx, "number"), cleanup); err != nil {
 		return err
 	}
 	cleanup.push(hq.watchDisk(ctx))
 	hq.watchClock(ctx)
 	cleanup.push(stopped(hq.clock.Stop))
+	hq.dropNotice()
 	if err := hq.startTrust(ctx, cleanup); err != nil {
 		return err
 	}

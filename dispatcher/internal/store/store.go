@@ -14,6 +14,7 @@
 // holds room (measured: 60 single commits a MiB). It is let go at the first
 // refusal, which is told and yet not passed on: what was being reported is still
 // stored, and a restart finds room. It is made again when twice as much is free.
+// Once it is spent, a restart needs none: what a start writes is owed (Owed).
 //
 // Open refuses what is damaged. A database that was closed in order is compared
 // with the SHA-256 that was noted then (<file>.sha256, up to 512 MiB), since
@@ -101,14 +102,23 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if s.Trail, err = audit.Open(ctx, db); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot open database %s: %w", o.Path, err), s.Close())
 	}
-	s.Ledger, err = ledger.Open(ctx, db, &s.seen, logger, func(runID string, revision int) {
+	s.Ledger, err = ledger.Open(Owed(ctx, "unfinished revisions"), db, &s.seen, logger, func(runID string, revision int) {
 		s.tell([]Change{{Kind: RevisionReady, RunID: runID, Revision: revision}})
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrOwed) {
 		return nil, errors.Join(fmt.Errorf("cannot open database %s: %w", o.Path, err), s.Close())
 	}
 	return s, nil
 }
+
+// ErrOwed says that a write under a context of Owed waits for room. Nothing of it
+// is stored yet.
+var ErrOwed = sqlite.ErrOwed
+
+// Owed marks the context of a write that a start must not fail for. Without room
+// for it, it fails with ErrOwed, and is done before anything else is written as
+// soon as there is some. Of what is owed under one name the last counts.
+func Owed(ctx context.Context, name string) context.Context { return sqlite.Owed(ctx, name) }
 
 // Close finishes the writes that were handed over, and gives the file back.
 // Calling it again is harmless.

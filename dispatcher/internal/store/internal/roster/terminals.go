@@ -2,6 +2,7 @@ package roster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -58,11 +59,11 @@ func (r *Roster) Beat(ctx context.Context, now time.Time) error {
 }
 
 // NoteNumber notes a number up to which headquarters may have numbered what it
-// says.
+// says, or owes it (see sqlite.Owed).
 func (r *Roster) NoteNumber(ctx context.Context, number int64) error {
 	_, err := r.db.Update(ctx, `INSERT INTO meta (key, value) VALUES ('number', CAST(? AS TEXT))
 			ON CONFLICT (key) DO UPDATE SET value = excluded.value`, number)
-	if err != nil {
+	if err != nil && !errors.Is(err, sqlite.ErrOwed) {
 		return fmt.Errorf("cannot note headquarters' number: %w", err)
 	}
 	return nil

@@ -37,13 +37,23 @@ func acquire(path string) (*fileLock, error) {
 	}
 	text, err := json.Marshal(holder{PID: os.Getpid(), Host: host, Since: time.Now().UTC().Truncate(time.Second)})
 	if err == nil {
-		// Written in place: a rename would leave the lock on a nameless file.
-		err = os.WriteFile(path, append(text, '\n'), 0o600)
+		err = overwrite(path, append(text, '\n'))
 	}
-	if err != nil {
+	if err != nil && !errors.Is(noSpace(err), ErrNoSpace) { // nobody is kept out by what the file says
 		return nil, errors.Join(fmt.Errorf("cannot write lock file %s: %w", path, err), l.release())
 	}
 	return l, nil
+}
+
+// overwrite writes in place: a rename would leave the lock on a nameless file, and
+// a full disk has the room that the file has already.
+func overwrite(path string, text []byte) error {
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteAt(text, 0)
+	return errors.Join(err, file.Truncate(int64(len(text))), file.Close())
 }
 
 func describe(path string) string {

@@ -52,6 +52,7 @@ type writer struct {
 
 	trouble trouble
 	ballast ballast
+	owed    []debt
 }
 
 func startWriter(conn *sql.Conn, held ballast, tell func(error)) *writer {
@@ -71,9 +72,9 @@ func startWriter(conn *sql.Conn, held ballast, tell func(error)) *writer {
 }
 
 // Write hands the operation to the writer and waits for its commit. It returns
-// ErrClosed when the database is closed, ErrNoSpace when the disk is full, and
-// ctx's error when the caller stopped waiting: the operation is then done wholly
-// or not at all.
+// ErrClosed when the database is closed, ErrNoSpace when the disk is full (ErrOwed
+// under a context of Owed), and ctx's error when the caller stopped waiting: the
+// operation is then done wholly or not at all.
 func (db *DB) Write(ctx context.Context, op Op) error {
 	r := &request{op: op, ctx: ctx, done: make(chan struct{})}
 	select {
@@ -131,7 +132,7 @@ func (w *writer) recover() {
 	if w.trouble.err() == nil || w.ballast.hold() != nil {
 		return
 	}
-	if err := w.transact([]*request{{op: Op{Run: touch}, ctx: context.Background()}}); err == nil {
+	if err := w.write([]*request{{op: Op{Run: touch}, ctx: context.Background()}}); err == nil {
 		w.trouble.note(nil)
 	}
 }
@@ -175,24 +176,27 @@ func (w *writer) commit(group []*request) {
 	}
 }
 
-// attempt is transact, and once more with the room that the ballast held when
-// the disk is full.
+// attempt is write, and once more with the room that the ballast held when the
+// disk is full.
 func (w *writer) attempt(group []*request) error {
-	err := w.transact(group)
+	err := w.write(group)
 	if !failing(err) {
 		return err
 	}
 	w.trouble.note(err)
 	if errors.Is(err, ErrNoSpace) && w.ballast.release() {
-		err = w.transact(group)
+		err = w.write(group)
 	}
 	return err
 }
 
 func (w *writer) answer(group []*request, err error) {
 	for _, r := range group {
-		if r.err = err; err == nil {
+		switch r.err = err; {
+		case err == nil:
 			r.err = r.skipped
+		case errors.Is(err, ErrNoSpace) && w.owe(r):
+			r.err = ErrOwed
 		}
 		if r.err == nil && r.op.Pin != nil {
 			r.err = r.op.Pin()

@@ -1,0 +1,155 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"muster/dispatcher/internal/store"
+)
+
+// killed is a disk with what a store leaves that was killed after n grants, and
+// not a byte of room.
+func killed(t *testing.T, n int, without ...string) *disk {
+	t.Helper()
+	d := &disk{folder: t.TempDir()}
+	if err := syscall.Mount("none", d.folder, "tmpfs", 0, "size=40m"); err != nil {
+		t.Skipf("no small disk can be mounted here: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(d.folder, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	b := &bundle{t: t, path: filepath.Join(d.folder, "living", "muster.db")}
+	if err := os.Mkdir(filepath.Dir(b.path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	b.open()
+	b.create(4000)
+	b.reopen()
+	for i := range n {
+		b.grant(i, t0)
+	}
+	d.bundle = &bundle{t: t, path: filepath.Join(d.folder, "muster.db")}
+	for _, suffix := range []string{"", "-wal", "-shm", ".lock"} {
+		if !slices.Contains(without, suffix) {
+			copyFile(t, b.path+suffix, d.path+suffix)
+		}
+	}
+	b.close()
+	if err := os.RemoveAll(filepath.Dir(b.path)); err != nil {
+		t.Fatal(err)
+	}
+	d.fill()
+	t.Cleanup(func() {
+		if d.Store != nil {
+			d.close()
+		}
+	})
+	return d
+}
+
+func TestKilledStoreOpensWithoutAByteOfRoomAndOwesWhatAStartWrites(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{0, 400} {
+		d := killed(t, n)
+		d.openWith(-1)
+		owed := map[string]func(context.Context) error{
+			"leases":   func(ctx context.Context) error { return d.ExtendLeases(ctx, at(time.Hour), t0) },
+			"register": func(ctx context.Context) error { _, _, _, err := d.ReplacePlaces(ctx, somePlaces, t0); return err },
+		}
+		for name, write := range owed {
+			err := write(store.Owed(t.Context(), name))
+			if want := n > 0 || name != "leases"; errors.Is(err, store.ErrOwed) != want || !want && err != nil {
+				t.Errorf("%d grants: %s: %v", n, name, err)
+			}
+		}
+		for number := range int64(3) {
+			if err := d.NoteNumber(store.Owed(t.Context(), "number"), 40+number); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := d.Grant(t.Context(), grantOf(n), t0); !errors.Is(err, store.ErrNoSpace) {
+			t.Errorf("granted without room: %v", err)
+		}
+		if err := d.Health(t.Context()); !errors.Is(err, store.ErrNoSpace) {
+			t.Errorf("health without room: %v", err)
+		}
+		d.wantGranted(n)
+		d.free()
+		d.wantStarted(n)
+	}
+}
+
+var somePlaces = []store.Place{{StoreID: "new", Name: "New", TimeZone: "UTC"}}
+
+// wantStarted checks that what was owed is done, with n grants before it.
+func (d *disk) wantStarted(n int) {
+	d.t.Helper()
+	places, err := d.ListPlaces(d.t.Context())
+	if err != nil || len(places) != 1 || places[0].StoreID != "new" {
+		d.t.Errorf("the register is %v, %v", places, err)
+	}
+	if number, err := d.LastNumber(d.t.Context()); err != nil || number != 42 {
+		d.t.Errorf("the number is %d, %v", number, err)
+	}
+	running, err := d.ListRunning(d.t.Context())
+	if err != nil || len(running) != n {
+		d.t.Errorf("%d run, %v", len(running), err)
+	}
+	for _, r := range running {
+		if !r.Attempt.LeaseUntil.Equal(at(time.Hour)) {
+			d.t.Fatalf("the lease of %s ends at %s", r.Task.TaskID, r.Attempt.LeaseUntil)
+		}
+	}
+}
+
+// Who writes next is to find what is owed: it must not wait for the look of the
+// writer once a second.
+func TestWhatIsOwedIsDoneBeforeAnythingElse(t *testing.T) {
+	t.Parallel()
+	d := killed(t, 1)
+	d.openWith(-1)
+	if _, _, _, err := d.ReplacePlaces(store.Owed(t.Context(), "register"), somePlaces, t0); !errors.Is(err, store.ErrOwed) {
+		t.Fatal(err)
+	}
+	if err := os.Remove(d.filler()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Grant(t.Context(), grantOf(1), t0); err != nil {
+		t.Fatal(err)
+	}
+	if places, err := d.ListPlaces(t.Context()); err != nil || len(places) != 1 {
+		t.Errorf("after the next write the register is %v, %v", places, err)
+	}
+}
+
+// Without the file that readers share nothing can be read: there is no honest
+// start. The refusal says what to do, and the next try succeeds.
+func TestKilledStoreWithoutRoomForItsIndexIsRefusedUntilThereIsRoom(t *testing.T) {
+	t.Parallel()
+	d := killed(t, 1, "-shm")
+	for range 2 {
+		_, err := store.Open(t.Context(), store.Options{Path: d.path, BallastBytes: -1})
+		if !errors.Is(err, store.ErrNoSpace) {
+			t.Fatalf("opened: %v", err)
+		}
+		for _, part := range []string{d.path, "it is as it was: make room on the disk of " + d.folder, "start again"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%q does not say %q", err, part)
+			}
+		}
+	}
+	if err := os.Remove(d.filler()); err != nil {
+		t.Fatal(err)
+	}
+	d.openWith(-1)
+	d.wantGranted(1)
+}
