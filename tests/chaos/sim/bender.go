@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"encoding/json"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -29,6 +30,9 @@ type bender struct {
 	rng  *rand.Rand
 	old  map[bool][]tap.Message // by direction
 	lost time.Time
+
+	offers map[string]tap.Message // by task, the newest
+	held   map[string]tap.Message // grants that wait for the cancel of their task
 }
 
 // pass says what becomes of a message, and tells the faults that it is there.
@@ -42,6 +46,9 @@ func (b *bender) pass(m tap.Message) []tap.Passage {
 	defer b.mu.Unlock()
 	if b.old == nil {
 		b.old = map[bool][]tap.Message{}
+	}
+	if passages, bent := b.overtaken(m); bent {
+		return passages
 	}
 	memory := slices.Concat(b.old[m.Sent], []tap.Message{m})
 	b.old[m.Sent] = memory[max(0, len(memory)-remembered):]
@@ -59,6 +66,48 @@ func (b *bender) pass(m tap.Message) []tap.Passage {
 		passages = append(passages, tap.Passage{Message: memory[b.rng.IntN(len(memory))]})
 	}
 	return passages
+}
+
+// behind is how long after a cancel what it overtook comes.
+const behind = time.Second
+
+// overtaken keeps a grant back that is to be countermanded, and has it follow its
+// cancel, with its offer once more.
+func (b *bender) overtaken(m tap.Message) (passages []tap.Passage, bent bool) {
+	switch momentOf(m) {
+	case "offer":
+		if b.offers == nil {
+			b.offers, b.held = map[string]tap.Message{}, map[string]tap.Message{}
+		}
+		b.offers[taskOf(m)] = m
+	case "grant":
+		task := taskOf(m)
+		offer, offered := b.offers[task]
+		if !offered || !b.seat.world.countermands(b.seat, offer) {
+			return nil, false
+		}
+		b.held[task] = m
+		return nil, true
+	case "cancel":
+		grant, held := b.held[taskOf(m)]
+		if !held {
+			return nil, false
+		}
+		delete(b.held, taskOf(m))
+		return []tap.Passage{{Message: m}, {Message: grant, After: behind}, {Message: b.offers[taskOf(m)], After: 2 * behind}}, true
+	}
+	return nil, false
+}
+
+// taskOf is the task that an offer or order names.
+func taskOf(m tap.Message) string {
+	var named struct {
+		TaskID string `json:"taskId"`
+	}
+	if json.Unmarshal(m.Payload, &named) != nil {
+		return ""
+	}
+	return named.TaskID
 }
 
 func (b *bender) hits(odds int) bool { return b.rng.IntN(1000) < odds }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -93,6 +94,33 @@ func copyFiles(from, to string, names map[string]file) error {
 		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// lose does to the journal in a work folder what the fault says.
+func lose(folder string, loss Loss) error {
+	journal := filepath.Join(folder, "journal.log")
+	switch loss {
+	case Gone:
+		return os.Remove(journal)
+	case Emptied:
+		return os.Truncate(journal, 0)
+	case Garbled:
+		text, err := os.ReadFile(journal)
+		if err != nil {
+			return err
+		}
+		lines := bytes.SplitAfter(text, []byte("\n"))
+		for _, line := range lines {
+			for _, phase := range []string{`"granted"`, `"started"`} {
+				if at := bytes.Index(line, []byte(phase)); at >= 0 {
+					line[at+1] ^= 1
+				}
+			}
+		}
+		return os.WriteFile(journal, bytes.Join(lines, nil), 0o600)
+	case Nothing:
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"muster/internal/protocol"
 	"muster/tests/chaos/history"
+	"muster/tests/chaos/tap"
 	"muster/tests/fleet"
 )
 
@@ -63,6 +64,43 @@ func (w *world) order(ctx context.Context, i int, a Ask) {
 			}
 		})
 	}
+}
+
+// countermand waits for a grant and has its task cancelled while it is held back.
+func (w *world) countermand(ctx context.Context) {
+	granted := make(chan withheld, 1)
+	w.mu.Lock()
+	w.counter = append(w.counter, granted)
+	n := len(w.counter)
+	w.mu.Unlock()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case h := <-granted:
+		payload, err := json.Marshal(protocol.CancelRequest{RunID: h.run, Stores: []string{h.store}})
+		w.check(err)
+		w.ask(ctx, "wang", fmt.Sprintf("counter%d", n), protocol.VerbCancel, payload)
+	case <-timer.C:
+	}
+}
+
+// countermands tells one who waits for it that the attempt of an offer is granted
+// to a terminal. It returns false when nobody waits.
+func (w *world) countermands(s *seat, offer tap.Message) bool {
+	var o protocol.Offer
+	if protocol.Decode(offer.Payload, protocol.MaxPayloadBytes, &o) != nil {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, waits := range w.counter {
+		if waits != nil {
+			w.counter[i] = nil
+			waits <- withheld{o.ParentID, s.seat.Store}
+			return true
+		}
+	}
+	return false
 }
 
 func (a Ask) stores() any {

@@ -82,7 +82,20 @@ type Fault struct {
 	Told bool          // the far end, or this one, learns of it
 	// Upon is what has to happen first, at most patience after At; "": nothing.
 	Upon string
+	// Loses is what becomes of the journal of a killed agent.
+	Loses Loss
 }
+
+// Loss is what becomes of a journal.
+type Loss string
+
+// The losses. After each of them the agent cannot know what it started.
+const (
+	Nothing Loss = ""
+	Gone    Loss = "gone"
+	Emptied Loss = "emptied"
+	Garbled Loss = "garbled" // each line that tells of a start is damaged
+)
 
 // Kind is what goes wrong.
 type Kind string
@@ -99,6 +112,9 @@ const (
 	Jump          Kind = "jump"       // of a terminal's clock
 	Step          Kind = "step"       // of headquarters' clock
 	CutEverything Kind = "cut everything"
+	// Countermand has the next attempt that is granted cancelled at once. Its
+	// grant and, once more, its offer come behind the cancel.
+	Countermand Kind = "countermand"
 )
 
 // Odds are what happens to messages, out of a thousand each.
@@ -153,8 +169,24 @@ func Draw(seed uint64) Plan {
 	for range 15 + r.IntN(25) {
 		p.Faults = append(p.Faults, drawFault(r, p))
 	}
+	p.Faults = append(p.Faults, aimed(r, p)...)
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return int(a.At - b.At) })
 	return p
+}
+
+// aimed are faults at the fences of an agent, which hardly meet by chance: a kill in
+// the middle of an execution, another one that loses the journal, and cancels that
+// overtake their grants.
+func aimed(r *rand.Rand, p Plan) (list []Fault) {
+	for range 2 {
+		list = append(list, Fault{Kind: KillAgent, Upon: "executing"}, Fault{Kind: Countermand})
+	}
+	list = append(list, Fault{Kind: KillAgent, Upon: "executing", Loses: []Loss{Gone, Emptied, Garbled}[r.IntN(3)]})
+	for i := range list {
+		list[i].At, list[i].Who = between(r, 5*time.Second, faultsOver-30*time.Second), r.IntN(len(p.Terminals))
+		list[i].For, list[i].Told = between(r, 0, 12*time.Second), r.IntN(2) == 0
+	}
+	return list
 }
 
 func between(r *rand.Rand, least, most time.Duration) time.Duration {
@@ -225,7 +257,7 @@ func drawFault(r *rand.Rand, p Plan) Fault {
 		f.By = between(r, -26*time.Hour, 26*time.Hour)
 	case Step:
 		f.For, f.By = between(r, time.Second, 30*time.Second), between(r, -26*time.Hour, 26*time.Hour)
-	case Cut, HalfOpen, BlackHole, CutEverything:
+	case Cut, HalfOpen, BlackHole, CutEverything, Countermand:
 	}
 	f.Upon = drawMoment(r, f.Kind)
 	return f
@@ -241,7 +273,7 @@ func drawMoment(r *rand.Rand, kind Kind) string {
 		most = []string{"executing", "executing", "executed", "grant", "result", "receipt", "offer"}
 	case KillHQ:
 		most = []string{"result", "result", "claim", "receipt", "ready", "progress", "grant", "cancel"}
-	case Slow, Jump, Step:
+	case Slow, Jump, Step, Countermand:
 	}
 	switch n := r.IntN(10); {
 	case n < 6 && len(most) > 0:

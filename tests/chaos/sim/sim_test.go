@@ -82,7 +82,7 @@ func simulate(t *testing.T, seed uint64) {
 	}
 	began := time.Now()
 	plan := sim.Draw(seed)
-	var e checker.Evidence
+	var e sim.Played
 	synctest.Test(t, func(t *testing.T) {
 		var err error
 		if e, err = sim.Play(t.Context(), plan, folder); err != nil {

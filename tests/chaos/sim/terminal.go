@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -44,8 +46,15 @@ type life struct {
 	host   *mesh.Host
 	cancel context.CancelFunc
 
-	mu   sync.Mutex
-	dead bool // killed: it executes nothing any more
+	mu    sync.Mutex
+	dead  bool // killed: it executes nothing any more
+	doing map[execution]bool
+}
+
+// execution is one attempt of a task.
+type execution struct {
+	task    string
+	attempt int
 }
 
 func (w *world) newSeat(i int, s Seat) *seat {
@@ -76,7 +85,7 @@ func (s *seat) wall() time.Time {
 func (s *seat) start(ctx context.Context) {
 	w := s.world
 	s.mu.Lock()
-	l := &life{seat: s, folder: s.next(), host: w.mesh.Host()}
+	l := &life{seat: s, folder: s.next(), host: w.mesh.Host(), doing: map[execution]bool{}}
 	l.host.Shape(s.shape)
 	s.lives++
 	s.life = l
@@ -118,9 +127,12 @@ func (s *seat) kill(ctx context.Context, f Fault) {
 	s.mu.Unlock()
 	l.mu.Lock()
 	l.dead = true
+	cut := slices.Collect(maps.Keys(l.doing))
 	l.mu.Unlock()
 	l.host.Freeze(f.Told)
 	s.world.check(copyExactly(l.folder, next, everything))
+	s.world.check(lose(next, f.Loses))
+	s.world.cutOff(s, cut, f.Loses)
 	l.cancel()
 	wait(f.For)
 	s.start(ctx)
@@ -148,7 +160,7 @@ func (s *seat) suffer(ctx context.Context, f Fault) {
 		s.mu.Lock()
 		s.clock += f.By
 		s.mu.Unlock()
-	case KillHQ, Step, CutEverything:
+	case KillHQ, Step, CutEverything, Countermand:
 	}
 }
 
@@ -201,6 +213,8 @@ func (x *work) Run(ctx context.Context, order app.Order) (app.Output, error) {
 		return app.Output{}, errDead
 	}
 	s.world.check(s.out.Executed(order.TaskID, order.Attempt))
+	this := execution{order.TaskID, order.Attempt}
+	l.doing[this] = true
 	l.mu.Unlock()
 	s.mu.Lock()
 	s.serial++
@@ -208,9 +222,16 @@ func (x *work) Run(ctx context.Context, order app.Order) (app.Output, error) {
 	s.mu.Unlock()
 	s.world.happens("executing", s)
 	defer s.world.happens("executed", s)
+	defer l.done(this)
 	return app.Func(func(ctx context.Context, _ json.RawMessage, _ time.Time) (json.RawMessage, error) {
 		return end(ctx, how, pace, fmt.Sprintf("%s did it, %d", s.seat.name(), serial))
 	}).Run(ctx, order)
+}
+
+func (l *life) done(e execution) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.doing, e)
 }
 
 // end is how an execution goes.

@@ -15,6 +15,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,20 +51,40 @@ type world struct {
 	waiting map[string][]chan *seat
 	failed  error
 	early   *early
+	cut     []Interruption
+	counter []chan<- withheld // who waits for a grant to countermand
+}
+
+// withheld is an attempt whose grant is kept back.
+type withheld struct{ run, store string }
+
+// Played is what a simulation left to be judged.
+type Played struct {
+	checker.Evidence
+	Cut []Interruption
+}
+
+// Interruption is an execution in the middle of which its agent was killed, which
+// then has its journal.
+type Interruption struct {
+	Who     string // the terminal, as in the history
+	Task    string
+	Attempt int
+	At      int64 // epoch ms
 }
 
 // Play plays a plan and returns what is to be judged. It is called in a synctest
 // bubble, which fails when a goroutine is left; everything that is written stands
 // in the folder. The error says what the simulation itself could not do, or how
 // a program ended that should not have.
-func Play(ctx context.Context, plan Plan, folder string) (checker.Evidence, error) {
+func Play(ctx context.Context, plan Plan, folder string) (Played, error) {
 	wait(time.Until(time.Date(2026, 9, 17, 7, 30, 0, 0, time.UTC))) // no shop's clock shows the bubble's year
 	w := newWorld(plan, folder)
 	w.run(ctx)
 	e, err := w.evidence(ctx)
 	w.check(err)
 	w.end()
-	return e, w.failed
+	return Played{e, w.cut}, w.failed
 }
 
 func newWorld(plan Plan, folder string) *world {
@@ -223,6 +244,11 @@ func (w *world) harm(ctx context.Context, f Fault) {
 	case KillHQ:
 		w.killHeadquarters(ctx, f)
 		return
+	case Countermand:
+		w.check(w.eye.Fault(string(f.Kind), true))
+		w.countermand(ctx)
+		w.check(w.eye.Fault(string(f.Kind), false))
+		return
 	case Step:
 		name = "step"
 	case CutEverything:
@@ -241,6 +267,21 @@ func (w *world) harm(ctx context.Context, f Fault) {
 		w.office.Cut()
 	}
 	w.check(w.eye.Fault(name, false))
+}
+
+// cutOff notes in the middle of which executions an agent was killed. With its
+// journal it loses what it would have answered for.
+func (w *world) cutOff(s *seat, cut []execution, loses Loss) {
+	at, _ := w.now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if loses != Nothing {
+		w.cut = slices.DeleteFunc(w.cut, func(i Interruption) bool { return i.Who == s.seat.name() })
+		return
+	}
+	for _, e := range cut {
+		w.cut = append(w.cut, Interruption{Who: s.seat.name(), Task: e.task, Attempt: e.attempt, At: at})
+	}
 }
 
 // step sets headquarters' clock on the wall wrong for a while. While it is dead
