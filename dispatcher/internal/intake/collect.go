@@ -17,11 +17,12 @@ const (
 	// at once that it begins, and one that is stuck must not hold a slot for as
 	// long as an upload over a slow link may take.
 	answerTimeout = 10 * time.Second
-	// sendTimeout is the least time that one upload gets once it has begun.
-	sendTimeout = 30 * time.Second
-	// slowestLink, in bytes a second, is the link that a larger upload's time
-	// is reckoned for: a GPRS modem on a bad day.
+	// slowestLink, in bytes a second, is the link that an upload's time is
+	// reckoned for: a GPRS modem on a bad day. Terminals reckon the same.
 	slowestLink = 4 << 10
+	// sendTimeout is what one upload gets beside the time of its bytes: for the
+	// message around them, TLS, and what else is on its way over the same link.
+	sendTimeout = 30 * time.Second
 	// maxReadyBytes bounds an announcement, which is a few hundred bytes.
 	maxReadyBytes = 16 << 10
 )
@@ -39,7 +40,7 @@ func (i *Intake) collect(ctx context.Context) {
 		case <-due.C:
 		}
 		due.Stop()
-		calls, wait := i.pass(i.cfg.Now())
+		calls, wait := i.pass(time.Now())
 		for _, e := range calls {
 			i.call(ctx, e.who, e.upload)
 		}
@@ -83,9 +84,10 @@ func (i *Intake) pass(now time.Time) (calls []*announced, wait time.Duration) {
 	return calls, sooner(wait, overdue)
 }
 
-// sendTime is what one upload may take.
+// sendTime is what one upload may take, 94 s at most. Until then its slot is taken:
+// one that is given up while its bytes still come would be an upload too many.
 func sendTime(bytes int) time.Duration {
-	return max(sendTimeout, time.Duration(bytes)*time.Second/slowestLink)
+	return sendTimeout + time.Duration(bytes)*time.Second/slowestLink
 }
 
 // Heard takes a sign of life of a terminal: what it was called for is on its
@@ -93,7 +95,7 @@ func sendTime(bytes int) time.Duration {
 func (i *Intake) Heard(storeID, terminalID string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.line.hear(terminal{storeID, terminalID}, i.cfg.Now()) {
+	if i.line.hear(terminal{storeID, terminalID}, time.Now()) {
 		i.signal()
 	}
 }

@@ -15,7 +15,12 @@ import (
 
 func (d *desk) ready(i int, bytes int64) {
 	d.t.Helper()
-	m := protocol.Ready{TaskID: steptest.TaskID("r", i), Attempt: 1, Bytes: bytes, SHA256: digest(fmt.Sprint(bytes))}
+	d.readyOf("r", i, bytes)
+}
+
+func (d *desk) readyOf(run string, i int, bytes int64) {
+	d.t.Helper()
+	m := protocol.Ready{TaskID: steptest.TaskID(run, i), Attempt: 1, Bytes: bytes, SHA256: digest(fmt.Sprint(bytes))}
 	if err := d.HandleReady(d.t.Context(), steptest.From(i, protocol.KindReady), steptest.Message(m)); err != nil {
 		d.t.Error(err)
 	}
@@ -125,11 +130,11 @@ func TestAnUploadThatDoesNotComeFreesItsTurn(t *testing.T) {
 		d.calls()
 		d.Heard("S001", "pos")
 		d.Heard("S000", "pos")
-		time.Sleep(60 * time.Second)
+		time.Sleep(90 * time.Second)
 		if got := fmt.Sprint(d.calls()); got != "[S000]" {
-			t.Fatalf("a slow link was given up after a minute: %s", got)
+			t.Fatalf("a slow link was given up after a minute and a half: %s", got)
 		}
-		time.Sleep(5 * time.Second)
+		time.Sleep(2 * time.Second)
 		if got := fmt.Sprint(d.calls()); got != "[S000 S001]" {
 			t.Errorf("called %s", got)
 		}
@@ -261,9 +266,9 @@ func TestAResultLargerThanTheBucketIsCalledOnceItsBytesAreSaved(t *testing.T) {
 		d.run(2)
 		d.ready(0, 20_000)
 		d.ready(1, 100)
-		time.Sleep(15 * time.Second)
+		time.Sleep(19 * time.Second)
 		if got := d.calls(); len(got) != 0 {
-			t.Fatalf("%v called after 15 s of 16", got)
+			t.Fatalf("%v called after 19 s of 20", got)
 		}
 		time.Sleep(1100 * time.Millisecond)
 		if got := fmt.Sprint(d.calls()); got != "[S000 S001]" {
@@ -275,6 +280,7 @@ func TestAResultLargerThanTheBucketIsCalledOnceItsBytesAreSaved(t *testing.T) {
 func TestWhatComesUnaskedIsTakenAndPaidFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, limits{inFlight: 8, perSecond: 1000, burst: 30_000})
+		time.Sleep(30 * time.Second) // its budget is full
 		d.run(2)
 		d.send(0, success(0, 1, large(29_900)))
 		d.expect("accepted", over(task.Succeeded, 1))
@@ -292,6 +298,7 @@ func TestWhatComesUnaskedIsTakenAndPaidFor(t *testing.T) {
 func TestAnUploadThatIsInterruptedIsPaidForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, limits{inFlight: 8, perSecond: 1000, burst: 20_000})
+		time.Sleep(20 * time.Second) // its budget is full
 		d.run(1)
 		d.ready(0, 20_000)
 		d.calls()

@@ -1,12 +1,14 @@
 package intake_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,7 +32,25 @@ type desk struct {
 	*intake.Intake
 	t      testing.TB
 	leases *leases
+	off    atomic.Int64 // how far headquarters' time stepped
+	told   bool         // each change is told before its commit is answered
 }
+
+// Settle is the store's.
+func (d *desk) Settle(ctx context.Context, a store.Answer, now time.Time) (store.Settled, error) {
+	settled, err := d.Store.Settle(ctx, a, now)
+	if d.told {
+		synctest.Wait()
+	}
+	return settled, err
+}
+
+// Sign is the store's.
+func (d *desk) Sign(ctx context.Context, s store.Sign, now time.Time) (bool, error) {
+	return d.Store.Sign(ctx, s, now)
+}
+
+func (d *desk) now() time.Time { return time.Now().Add(time.Duration(d.off.Load())) }
 
 type leases struct {
 	mu     sync.Mutex
@@ -77,13 +97,19 @@ func open(t testing.TB, l limits) *desk {
 	t.Helper()
 	d := &desk{t: t, leases: &leases{}}
 	d.Bench = steptest.New(t, func(changes []store.Change) { d.Changed(changes) })
-	d.Intake = intake.New(intake.Config{Tasks: d.Store, Attempts: d.Store, Jobs: registry(t), Leases: d.leases,
-		Orders: d.Sender, Now: time.Now, Logger: d.Logger, InFlight: l.inFlight, BytesPerSecond: l.perSecond, BurstBytes: l.burst})
-	if err := d.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(d.Intake.Stop)
+	d.start(l)
 	return d
+}
+
+// start puts a new intake on the bench.
+func (d *desk) start(l limits) {
+	d.t.Helper()
+	d.Intake = intake.New(intake.Config{Tasks: d.Store, Attempts: d, Jobs: registry(d.t), Leases: d.leases,
+		Orders: d.Sender, Now: d.now, Logger: d.Logger, InFlight: l.inFlight, BytesPerSecond: l.perSecond, BurstBytes: l.burst})
+	if err := d.Start(d.t.Context()); err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(d.Intake.Stop)
 }
 
 // run makes a run of n stores and grants each its first attempt.

@@ -3,9 +3,10 @@
 //
 // Executing costs headquarters nothing, collecting does: few uploads are in
 // flight at once, and a token bucket pays for their bytes. Who announced a
-// result is served in order of priority, then of asking. Whatever arrives ends
-// in exactly one of: committed with its move, kept as refused with a reason,
-// answered as stale, or an error that leaves it with its sender.
+// result is served in order of priority, then of asking, one of each terminal at
+// a time: a second one would wait behind the first on the same link. Whatever
+// arrives ends in exactly one of: committed with its move, kept as refused with a
+// reason, answered as stale, or an error that leaves it with its sender.
 //
 // An answer that makes headquarters panic is tried three times, then kept aside
 // and refused: it must not end headquarters, nor come for ever.
@@ -65,7 +66,8 @@ type Orders interface {
 }
 
 // Config wires intake. Every field but DemandOffer, Alarm and Quarantine is
-// required.
+// required. Now is what is stored and told, and may step; turns and the budget go
+// by time.Now.
 type Config struct {
 	Tasks          Tasks
 	Attempts       Attempts
@@ -132,13 +134,15 @@ type Stats struct {
 	InFlight   int   // uploads that were called for
 }
 
-// New returns an intake that is not yet started.
+// New returns an intake that is not yet started. Its budget is empty, since what was
+// used before a restart is known to nobody: that is a burst's time at most, and a
+// restart is no way around the rate.
 func New(cfg Config) *Intake {
 	return &Intake{
 		cfg:    cfg,
 		log:    cfg.Logger,
 		line:   newLine(),
-		tokens: bucket.New(cfg.BytesPerSecond, cfg.BurstBytes),
+		tokens: bucket.Empty(cfg.BytesPerSecond, cfg.BurstBytes, time.Now()),
 		wake:   make(chan struct{}, 1),
 	}
 }

@@ -21,11 +21,11 @@ type announced struct {
 	who      terminal
 	bytes    int
 	priority int
-	turn     uint64 // the order of asking
-	paid     int    // bytes that the budget has paid for
-	away     bool   // its terminal is offline
-	heard    bool   // its terminal answered the call
-	until    time.Time
+	turn     uint64    // the order of asking
+	paid     int       // bytes that the budget has paid for
+	away     bool      // its terminal is offline
+	heard    bool      // its terminal answered the call
+	until    time.Time // when its turn ends, by time.Now
 }
 
 // line holds what is announced: waiting in order of priority, then of asking,
@@ -64,14 +64,23 @@ func (l *line) insert(e *announced) {
 	l.waiting = slices.Insert(l.waiting, at, e)
 }
 
-// first returns whose turn it is, or nil.
+// first returns whose turn it is, or nil. A terminal that sends has no second turn.
 func (l *line) first() *announced {
 	for _, e := range l.waiting {
-		if !e.away {
+		if !e.away && !l.sends(e.who) {
 			return e
 		}
 	}
 	return nil
+}
+
+func (l *line) sends(who terminal) bool {
+	for _, e := range l.sending {
+		if e.who == who {
+			return true
+		}
+	}
+	return false
 }
 
 // call moves a waiting result to those that are sent. Its terminal has to be
@@ -93,20 +102,19 @@ func (l *line) hear(who terminal, now time.Time) (changed bool) {
 	return changed
 }
 
-// remove takes a result out of the line; was tells whether it had been called
-// for. Removing one that is not there is harmless.
-func (l *line) remove(u upload) (was bool) {
+// remove takes a result out of the line. Removing one that is not there is
+// harmless.
+func (l *line) remove(u upload) {
 	e := l.entries[u]
 	if e == nil {
-		return false
+		return
 	}
 	delete(l.entries, u)
 	if l.sending[u] != nil {
 		delete(l.sending, u)
-		return true
+		return
 	}
 	l.leave(e)
-	return false
 }
 
 // removeOf is remove for what the terminal itself announced.

@@ -164,7 +164,7 @@ func (m *model) called(s steptest.Sent) {
 	m.sending[i] = s.At.Add(10 * time.Second)
 	if i%3 != 0 && time.Now().Before(m.sending[i]) { // the others are stuck and say nothing
 		m.d.Heard(s.Address.Store, "pos")
-		m.sending[i] = time.Now().Add(max(30*time.Second, time.Duration(m.size[i])*time.Second/4096))
+		m.sending[i] = time.Now().Add(30*time.Second + time.Duration(m.size[i])*time.Second/4096)
 	}
 	m.paid = append(m.paid, payment{s.At, m.size[i]})
 	if m.limits.perSecond <= 0 {
@@ -174,7 +174,7 @@ func (m *model) called(s steptest.Sent) {
 	for _, p := range m.paid {
 		sum += p.bytes
 	}
-	if most := float64(m.limits.burst) + m.limits.perSecond*s.At.Sub(m.began).Seconds() + 1; float64(sum) > most {
+	if most := m.limits.perSecond*s.At.Sub(m.began).Seconds() + 1; float64(sum) > most {
 		steptest.Fail("%d bytes called for in %v, at most %.0f", sum, s.At.Sub(m.began), most)
 	}
 }
@@ -185,7 +185,7 @@ func (m *model) affordable(size int) bool {
 	if m.limits.perSecond <= 0 {
 		return true
 	}
-	burst, tokens, last := float64(m.limits.burst), float64(m.limits.burst), m.began
+	burst, tokens, last := float64(m.limits.burst), 0.0, m.began // it begins empty
 	for _, p := range m.paid {
 		tokens = min(burst, tokens+m.limits.perSecond*p.at.Sub(last).Seconds()) - float64(p.bytes)
 		last = p.at

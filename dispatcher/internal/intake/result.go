@@ -82,6 +82,7 @@ func (i *Intake) conclude(ctx context.Context, a arrival, t store.Task) error {
 
 // commit settles an answer as it was judged, and gives the receipt.
 func (i *Intake) commit(ctx context.Context, a arrival, t store.Task, v verdict, now time.Time) error {
+	called := i.called(a) // the change that follows the commit takes the turn back
 	settled, err := i.cfg.Attempts.Settle(ctx, v.answer, now)
 	if err != nil {
 		return fmt.Errorf("cannot take the result of task %s attempt %d: %w", t.TaskID, a.message.Attempt, err)
@@ -96,7 +97,7 @@ func (i *Intake) commit(ctx context.Context, a arrival, t store.Task, v verdict,
 		i.refuse(ctx, a, t, settled.Refusal)
 		return nil
 	}
-	i.count(a, v)
+	i.count(a, v, called)
 	i.leaked(ctx, a, t.Type, v.answer.Attempt.Redacted)
 	i.receipt(ctx, a, v.fault)
 	if settled.Recorded {
@@ -105,8 +106,15 @@ func (i *Intake) commit(ctx context.Context, a arrival, t store.Task, v verdict,
 	return nil
 }
 
-// count notes what came, and charges the budget with what came unasked.
-func (i *Intake) count(a arrival, v verdict) {
+// called reports whether the answer has its turn now.
+func (i *Intake) called(a arrival) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.line.sending[upload{a.message.TaskID, a.message.Attempt}] != nil
+}
+
+// count notes what came, and charges the budget with what came uncalled for.
+func (i *Intake) count(a arrival, v verdict, called bool) {
 	if v.fault != nil {
 		i.stats.invalid.Add(1)
 		if left, due := i.due(a.who, string(v.fault.code)); due {
@@ -119,10 +127,10 @@ func (i *Intake) count(a arrival, v verdict) {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	called := i.line.remove(upload{a.message.TaskID, a.message.Attempt})
+	i.line.remove(upload{a.message.TaskID, a.message.Attempt})
 	if size := len(a.message.Result); size > protocol.InlineLimit && !called {
 		i.stats.unasked.Add(1)
-		i.tokens.Spend(i.cfg.Now(), size)
+		i.tokens.Spend(time.Now(), size)
 	}
 	i.signal()
 }
