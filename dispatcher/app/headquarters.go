@@ -32,6 +32,7 @@ import (
 	"muster/dispatcher/internal/transport"
 	"muster/dispatcher/internal/trigger"
 	"muster/dispatcher/internal/watch"
+	"muster/internal/logs"
 	"muster/internal/protocol"
 	"muster/schemas"
 )
@@ -63,6 +64,7 @@ type headquarters struct {
 	ward     *quarantine.Ward
 	troubles troubles // that are not over
 	bans     bans
+	belied   logs.Sparing // alarms of an offer that another one replaced
 	disk     chan error   // what the database says of its disk; nil: well again
 	panicked atomic.Int64 // when a panic was last told, in nanoseconds
 
@@ -104,7 +106,7 @@ func (hq *headquarters) wire() error {
 	hq.auditor = auditor.New(auditor.Config{Head: hq.store.AuditHead, Signer: hq.signer, Folder: hq.cfg.ReportsFolder, Now: hq.now, Logger: hq.log})
 	hq.watch = watch.New(hq.store, hq.sender, hq.grant.Waiting, hq.ward, hq.log)
 	for _, observer := range []func([]store.Change){
-		hq.grant.Changed, hq.backlog.Changed, hq.intake.Changed, hq.offer.Changed, hq.barrier.Changed, hq.watch.Changed,
+		hq.grant.Changed, hq.backlog.Changed, hq.intake.Changed, hq.offer.Changed, hq.barrier.Changed, hq.watch.Changed, hq.offersBelied,
 	} {
 		hq.store.Observe(observer)
 	}

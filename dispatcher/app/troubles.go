@@ -9,6 +9,7 @@ import (
 
 	"muster/broker/server"
 	"muster/dispatcher/internal/quarantine"
+	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
 )
 
@@ -53,6 +54,33 @@ func (hq *headquarters) newWard() *quarantine.Ward {
 	return &quarantine.Ward{Logger: hq.log, Now: hq.now, Alarm: func(kind, subject string, trouble error) {
 		hq.raise(protocol.SeverityCritical, kind, subject, trouble)
 	}}
+}
+
+// alarmWrongOffer is the kind of the alarm that a terminal got other content under
+// a task's name than headquarters offered.
+const alarmWrongOffer = "wrong_offer"
+
+// offersBelied follows the store's change feed, and tells operators of attempts
+// that ended over another offer; of each terminal one a minute.
+func (hq *headquarters) offersBelied(changes []store.Change) {
+	for _, c := range changes {
+		if c.Kind != store.TaskMoved || c.Attempt == nil || c.Attempt.Failure == nil || c.Attempt.Failure.Code != protocol.CodeWrongOffer {
+			continue
+		}
+		subject := c.Attempt.StoreID + "/" + c.Attempt.TerminalID
+		left, due := hq.belied.Due(subject, hq.now())
+		if !due {
+			continue
+		}
+		did := "it executed nothing of it"
+		if c.Attempt.Executed {
+			did = "it executed that, and its answer is kept for reading alone"
+		}
+		hq.raise(protocol.SeverityCritical, alarmWrongOffer, subject, fmt.Errorf(
+			"task %s, attempt %d of run %s at store %s: the terminal holds other content under that task than headquarters offered; %s. "+
+				"Somebody publishes in headquarters' place, or it was restored from a backup: see who may publish on %s at the broker (%d more alarms left out)",
+			c.Attempt.TaskID, c.Attempt.Attempt, c.RunID, c.Attempt.StoreID, did, hq.topics.Offer(c.Attempt.StoreID, c.Attempt.TaskID), left))
+	}
 }
 
 // alarmBanned is the kind of the alarm that the broker keeps somebody out.
