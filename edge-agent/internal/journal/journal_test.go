@@ -347,3 +347,17 @@ func TestAJournalFromBeforeSignaturesLoads(t *testing.T) {
 		t.Errorf("got %+v, floor %d, gap %t", e, seq, j.Gap())
 	}
 }
+
+// TestAnEmptiedJournalIsAGap: what was in it nobody knows.
+func TestAnEmptiedJournalIsAGap(t *testing.T) {
+	t.Parallel()
+	for name, content := range map[string]string{"empty": "", "zeroes": "\x00\x00\x00\x00", "another file": "hello\n", "half a header": "muster-jour"} {
+		folder := t.TempDir()
+		if err := os.WriteFile(path(folder), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if j := open(t, folder, time.Now); !j.Gap() || len(j.Open()) != 0 {
+			t.Errorf("%s: gap %t, open %+v", name, j.Gap(), j.Open())
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package agent_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"muster/internal/protocol"
+)
+
+// TestACopyOfAGrantRepeatsWhatWasSaid, at once: headquarters may have missed it.
+func TestACopyOfAGrantRepeatsWhatWasSaid(t *testing.T) {
+	t.Parallel()
+	inBubble(t, slow, func(t *testing.T, b *bench) {
+		b.connect()
+		b.offer("t1")
+		b.grant("t1", 1)
+		drain[protocol.Progress](t, b.wire, protocol.KindProgress)
+		b.grant("t1", 1)
+		if said := drain[protocol.Progress](t, b.wire, protocol.KindProgress); len(said) != 1 || said[0].Attempt != 1 {
+			t.Errorf("a copy while it runs is answered with %+v", said)
+		}
+		sleep(10 * time.Second)
+		first := b.result()
+		b.grant("t1", 1)
+		if again := b.result(); again.SHA256 != first.SHA256 || again.Attempt != 1 {
+			t.Errorf("a copy behind the end is answered with %+v, want %+v", again, first)
+		}
+		b.wantMarks("t1/1")
+	})
+}
+
+// TestAGrantThatWaitsForAPlaceGoesWithItsCancel, of whatever attempt; a late copy of
+// the offer does not bring it back.
+func TestAGrantThatWaitsForAPlaceGoesWithItsCancel(t *testing.T) {
+	t.Parallel()
+	for attempt := range 2 { // 0 means any
+		inBubble(t, slow, func(t *testing.T, b *bench) {
+			b.connect()
+			b.offer("busy")
+			b.grant("busy", 1)
+			b.offer("t1")
+			b.grant("t1", 1)
+			b.order(protocol.Order{Order: protocol.OrderCancel, TaskID: "t1", Attempt: attempt, Reason: "by_user"})
+			b.offer("t1")
+			sleep(30 * time.Second)
+			b.wantMarks("busy/1")
+		})
+	}
+}
+
+// TestAJournalThatIsLostStartsNothingAgain, however it was lost: neither what the
+// other process began nor, should headquarters say it to this one, the same attempt.
+func TestAJournalThatIsLostStartsNothingAgain(t *testing.T) {
+	t.Parallel()
+	const header = "muster-journal 1\n"
+	for name, lose := range map[string]func(path string) error{
+		"gone":          os.Remove,
+		"emptied":       func(p string) error { return os.Truncate(p, 0) },
+		"cut to a line": func(p string) error { return os.Truncate(p, int64(len(header))) },
+		"zeroes":        func(p string) error { return os.WriteFile(p, make([]byte, 4096), 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, slow, func(t *testing.T, b *bench) {
+				b.connect(pending("t1"))
+				b.offer("t1")
+				first := b.claimed()
+				b.grantTo(first.Instance, "t1", 1)
+				b.wantMarks("t1/1")
+				b.kill()
+				if err := lose(filepath.Join(b.folder, "journal.log")); err != nil {
+					t.Fatal(err)
+				}
+				b.start()
+				b.connect(held("t1", 1, first.Instance)) // as headquarters says it
+				b.offer("t1")
+				second := b.claimed()
+				if second.Previous != "" || second.Instance == first.Instance {
+					t.Errorf("claimed as %q after %q: it does not know of the other's work", second.Instance, second.Previous)
+				}
+				b.grantTo(first.Instance, "t1", 1)
+				sleep(lease)
+				b.wantMarks("t1/1")
+				if n := b.answers(); n != 0 {
+					t.Errorf("%d answers to what it knows nothing of", n)
+				}
+				b.grantTo(second.Instance, "t1", 2) // the lease ended, and the job allows it
+				sleep(11 * time.Second)
+				if r := b.result(); r.Attempt != 2 || r.Outcome != protocol.AnswerSucceeded || !r.Executed {
+					t.Errorf("answered %+v", r)
+				}
+				b.wantMarks("t1/1", "t1/2")
+			})
+		})
+	}
+}
