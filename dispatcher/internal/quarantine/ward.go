@@ -31,15 +31,15 @@ type Panic struct {
 func (p *Panic) Error() string { return fmt.Sprintf("headquarters panicked: %v", p.Cause) }
 
 // Ward keeps a panic inside the piece of work that it happened in, and tells of
-// it: the log has the stack and operators an alarm, of one subject at most once
-// a minute. Safe for concurrent use; a nil one keeps panics in and tells nobody.
+// it: the log has a line and operators an alarm, of one subject at most once a
+// minute, and the log a stack as often of each kind. Safe for concurrent use; a nil one keeps panics in and tells nobody.
 type Ward struct {
 	Logger *slog.Logger
 	Now    func() time.Time
 	// Alarm is called from wherever the panic was; it must not block.
 	Alarm func(kind, subject string, trouble error)
 
-	told logs.Sparing
+	told, stacks logs.Sparing // by kind and subject, and by kind: stacks are large
 }
 
 // Do does the work and returns its error, a *Panic if it panicked. The subject
@@ -69,18 +69,21 @@ func (w *Ward) tell(kind, subject string, trouble error) {
 	if w == nil {
 		return
 	}
-	left, due := w.told.Due(kind+" "+subject, w.Now())
+	now := w.Now()
+	left, due := w.told.Due(kind+" "+subject, now)
 	if !due {
 		return
 	}
-	stack := ""
+	line, stack, _ := strings.Cut(trouble.Error(), "\n") // a write that panicked brings its stack along
 	var p *Panic
 	if errors.As(trouble, &p) {
 		stack = string(p.Stack)
 	}
-	w.Logger.Error("headquarters broke on something and goes on without it", "kind", kind, "subject", subject, "error", trouble, "stack", stack, "left_out", left)
+	if _, due := w.stacks.Due(kind, now); !due {
+		stack = "left out: one was told within the minute"
+	}
+	w.Logger.Error("headquarters broke on something and goes on without it", "kind", kind, "subject", subject, "error", line, "stack", stack, "left_out", left)
 	if w.Alarm != nil {
-		line, _, _ := strings.Cut(trouble.Error(), "\n") // a write that panicked brings its stack along
 		w.Alarm(kind, subject, errors.New(line))
 	}
 }

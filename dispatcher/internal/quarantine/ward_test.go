@@ -41,8 +41,9 @@ func TestAWardKeepsAPanicInAndTellsOncePerSubjectAndMinute(t *testing.T) {
 	if fmt.Sprint(alarms) != fmt.Sprint(want) {
 		t.Errorf("alarms\n%q\n%q", alarms, want)
 	}
-	if text := log.String(); strings.Count(text, "ward_test.go") < 3 || !strings.Contains(text, "left_out=2") {
-		t.Errorf("the log has no stack, or does not count: %s", text)
+	text := log.String()
+	if strings.Count(text, "[running]") != 2 || strings.Count(text, "ward_test.go") < 2 || strings.Count(text, "stack=stack") != 1 || !strings.Contains(text, "left_out=2") {
+		t.Errorf("the log has not one stack a kind and minute, or does not count: %s", text)
 	}
 }
 
