@@ -59,19 +59,18 @@ func checkChain(chain []*x509.Certificate, host string, pin [sha256.Size]byte, n
 	}
 	roots, others := x509.NewCertPool(), x509.NewCertPool()
 	found := false
+	// The authority dates nothing ahead, see identity.Prove.
+	now = later(now, chain[0].NotBefore)
 	for _, cert := range chain[1:] {
 		if isPinned(cert, pin) {
 			roots.AddCert(cert)
-			found = true
+			now, found = later(now, cert.NotBefore), true
 			continue
 		}
 		others.AddCert(cert)
 	}
 	if !found {
 		return errOtherAuthority
-	}
-	if now.Before(chain[0].NotBefore) {
-		now = chain[0].NotBefore // the authority dates nothing ahead, see identity.Prove
 	}
 	_, err := chain[0].Verify(x509.VerifyOptions{DNSName: host, Roots: roots, Intermediates: others, CurrentTime: now})
 	var invalid x509.CertificateInvalidError
@@ -83,6 +82,13 @@ func checkChain(chain []*x509.Certificate, host string, pin [sha256.Size]byte, n
 		return fmt.Errorf("headquarters' certificate cannot be trusted: %w", err)
 	}
 	return nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 func isPinned(cert *x509.Certificate, pin [sha256.Size]byte) bool {

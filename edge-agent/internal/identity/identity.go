@@ -121,7 +121,7 @@ func (i *Identity) check(cert *x509.Certificate, now time.Time) error {
 		return fmt.Errorf("%w on %s (this terminal's clock shows %s: set it, or, if it is right, %s)",
 			ErrEnded, cert.NotAfter.Format(time.RFC3339), now.Format(time.RFC3339), enrolAgain)
 	}
-	_, err = cert.Verify(x509.VerifyOptions{Roots: i.Roots(), CurrentTime: later(now, cert.NotBefore),
+	_, err = cert.Verify(x509.VerifyOptions{Roots: i.Roots(), CurrentTime: later(later(now, cert.NotBefore), i.authority.NotBefore),
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	if err != nil {
 		return fmt.Errorf("%s is not of the authority in %s: %w; %s", certFile, authorityFile, err, enrolAgain)

@@ -74,7 +74,7 @@ func adviceFor(err error, cert *x509.Certificate, byClock bool) string {
 func (i *Identity) proven() time.Time {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return later(i.pair.certificate.Leaf.NotBefore, i.document.At.Time)
+	return later(later(i.pair.certificate.Leaf.NotBefore, i.document.At.Time), i.authority.NotBefore)
 }
 
 // Behind is how far a clock is behind the newest time that the authority signed;

@@ -1,7 +1,9 @@
 package identity_test
 
 import (
+	"crypto/ed25519"
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -83,5 +85,28 @@ func TestWhatTheClockKeepsFromConnectingIsSaid(t *testing.T) {
 	_, err = identity.Open(folder, "007", "pos-1", now.AddDate(3, 0, 0))
 	if !errors.Is(err, identity.ErrEnded) || !strings.Contains(err.Error(), "this terminal's clock shows "+now.AddDate(3, 0, 0).Format(time.RFC3339)+": set it") {
 		t.Errorf("at the start: %v", err)
+	}
+}
+
+// TestADeadClockOpensACertificateThatBeginsBeforeItsAuthority: headquarters' clock
+// stood before the day on which the authority was made.
+func TestADeadClockOpensACertificateThatBeginsBeforeItsAuthority(t *testing.T) {
+	t.Parallel()
+	hq, now := hqtest.New(t), time.Now()
+	parts := hq.Parts("007", "pos-1")
+	public, _ := parts.Key.Public().(ed25519.PublicKey)
+	parts.Certificate = hq.Issue(public, holder, now.AddDate(0, 0, -80), now.AddDate(0, 0, 10))
+	for _, clock := range []time.Time{time.Unix(100, 0), now} {
+		folder := filepath.Join(t.TempDir(), "identity")
+		if _, err := identity.Create(folder, parts, clock); err != nil {
+			t.Fatal(err)
+		}
+		id, err := identity.Open(folder, "007", "pos-1", clock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := handshake(t, id, clock, hq.Server(now.AddDate(0, 0, -80), now.AddDate(0, 0, 10)), "127.0.0.1"); err != nil {
+			t.Errorf("at %s: %v", clock, err)
+		}
 	}
 }
