@@ -40,6 +40,7 @@ type desk struct {
 	poison  poisonedSnapshots
 
 	step atomic.Int64 // of headquarters' wall clock, in ns
+	deaf atomic.Bool  // the barrier does not hear yet what changed
 
 	mu      sync.Mutex
 	sent    []protocol.Summary
@@ -74,7 +75,9 @@ func (d *desk) open() {
 		Sender: transport.NewSender(d, topics, d.now), Now: d.now, Log: slog.New(slog.DiscardHandler), Alarm: d.alarm,
 	}, barrier.Config{Folder: filepath.Join(d.dir, "reports"), Location: time.FixedZone("Asia/Shanghai", 8*3600)})
 	s.Observe(func(changes []store.Change) {
-		d.barrier.Changed(changes)
+		if !d.deaf.Load() {
+			d.barrier.Changed(changes)
+		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.changes = append(d.changes, changes...)

@@ -286,6 +286,35 @@ func TestWhatIsNoRevisionIsLeftAloneAndToldHowToMend(t *testing.T) {
 	})
 }
 
+// TestARunThatIsOverIsKeptInMindUntilItsOtherNumberIsOut: what the store tells of
+// the new number may come late.
+func TestARunThatIsOverIsKeptInMindUntilItsOtherNumberIsOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := setup(t)
+		d.start()
+		d.stuck.fail(errors.New("power is gone"))
+		d.create(1)
+		d.succeed(0)
+		d.pass(2 * time.Hour)
+		if got, run := d.series(), d.run(); got != "r1:waits" || run.Phase() != protocol.PhaseClosed {
+			t.Fatal(got, run.Phase())
+		}
+		d.stuck.fail(nil)
+		d.close()
+		taken := fmt.Sprintf(`{"schema":%q,"runId":%q,"revision":1}`, protocol.ReportSchema, runID)
+		if err := os.WriteFile(filepath.Join(d.dir, "reports", stem+"1.json"), []byte(taken), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		d.open()
+		d.deaf.Store(true)
+		d.start()
+		d.settle()
+		if got := d.series(); got != "r1:0 r2:3" {
+			t.Error(got)
+		}
+	})
+}
+
 func TestAMadeUpNameMovesTheNumberByABoundedStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := setup(t)
@@ -297,7 +326,7 @@ func TestAMadeUpNameMovesTheNumberByABoundedStep(t *testing.T) {
 		base := filepath.Base(stem)
 		taken := fmt.Sprintf(`{"schema":%q,"runId":%q,"revision":1}`, protocol.ReportSchema, runID)
 		for name, text := range map[string]string{base + "1.json": taken, base + "3_manifest.json": "", "." + base + "4.json.tmp": "",
-			base + "2000000000.json": "", base + "99999999999999999999.json": "", base + "-5.json": "", base + "x.json": "", base: "",
+			base + "10002.json": "", base + "2000000000.json": "", base + "99999999999999999999.json": "", base + "-5.json": "", base + "x.json": "", base: "",
 			strings.Replace(base, runID, "R10", 1) + "9.json": ""} {
 			if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
