@@ -81,6 +81,8 @@ func answerPlants() []plant {
 		{name: "a reported value that was not sent", rule: checker.Invented, want: `invented: run R2 task R2-A attempt 1 file 2026/09/20260917-1800_probe_R2_r1.json (agent-A_pos1.jsonl:10) store A is reported with marker = "a9", sent was "a2"`,
 			after: func(w *world) {
 				w.rewrite("20260917-1800_probe_R2_r1.json", `["a2"]`, `["a9"]`)
+				w.rewrite("20260917-1800_probe_R2_r1.csv", ",a2\r\n", ",a9\r\n")
+				w.recell("20260917-1800_probe_R2_r1.xlsx", "门店 stores", "E2", "a9")
 				w.relook()
 				w.outcome("R2", "A", 1).Row = strings.Replace(w.outcome("R2", "A", 1).Row, `["a2"]`, `["a9"]`, 1)
 			}},

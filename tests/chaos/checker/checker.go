@@ -35,6 +35,7 @@ const (
 	Offers     Rule = "I10"
 	Walls      Rule = "I11"
 	Settled    Rule = "I12"
+	Retained   Rule = "retained"
 	Flat       Rule = "flat"
 	Invented   Rule = "invented"
 	AuditChain Rule = "audit"
@@ -71,6 +72,7 @@ type Limits struct {
 	Slack                time.Duration // 50 ms: between a moment that headquarters notes and the act
 	Barrier              time.Duration // 1 s: how far from the deadline a barrier may close
 	Reoffer              time.Duration // 10 s: from a subscription after a fault to the offers
+	Retained             time.Duration // 5 s: from what a run has come to, to what stands retained of it
 	Settle               time.Duration // 60 s: from the last fault to the end of everything
 	WarmUp               float64       // 0.2: share of a process's samples that is not judged
 	MemoryMore           int64         // 16 MiB: what a process may have more at the end, beside a tenth
@@ -80,6 +82,7 @@ func (l Limits) filled() Limits {
 	l.Slack = cmp.Or(l.Slack, 50*time.Millisecond)
 	l.Barrier = cmp.Or(l.Barrier, time.Second)
 	l.Reoffer = cmp.Or(l.Reoffer, 10*time.Second)
+	l.Retained = cmp.Or(l.Retained, 5*time.Second)
 	l.Settle = cmp.Or(l.Settle, time.Minute)
 	l.WarmUp = cmp.Or(l.WarmUp, 0.2)
 	l.MemoryMore = cmp.Or(l.MemoryMore, 16<<20)
@@ -104,7 +107,7 @@ func law() []rule {
 	return []rule{
 		{Receipts, receipts}, {Moves, moves}, {Executions, executions}, {Targets, targets}, {Reports, reports},
 		{Budgets, budgets}, {Barrier, barriers}, {Once, once}, {Cancelled, cancelled}, {Offers, offers},
-		{Walls, walls}, {Settled, settled}, {Flat, flat}, {Invented, invented}, {AuditChain, audit},
+		{Walls, walls}, {Settled, settled}, {Retained, retained}, {Flat, flat}, {Invented, invented}, {AuditChain, audit},
 	}
 }
 

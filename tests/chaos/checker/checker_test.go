@@ -12,6 +12,7 @@ func TestCleanHistoryPasses(t *testing.T) {
 	w.publish()
 	w.looks(50_000)
 	w.looks(180_000)
+	w.tell()
 	for _, f := range w.check() {
 		t.Error(f)
 	}

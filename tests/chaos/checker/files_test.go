@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -128,11 +129,16 @@ func (w *world) overwrite(name, text string) {
 
 func csvOf(r protocol.Report) string {
 	var b strings.Builder
-	b.WriteString("\ufeffstore_id,name,outcome,reason,outcome_at_barrier\r\n")
+	b.WriteString("\ufeffstore_id,name,outcome,reason,outcome_at_barrier,job.marker\r\n")
 	for _, row := range r.Stores {
-		fmt.Fprintf(&b, "%s,%s,%s,%s,%s\r\n", row.StoreID, row.Name, row.Outcome, row.Reason, row.AtBarrier)
+		fmt.Fprintf(&b, "%s,%s,%s,%s,%s,%s\r\n", row.StoreID, row.Name, row.Outcome, row.Reason, row.AtBarrier, strings.Replace(marker(row), "=", "'=", 1))
 	}
 	return b.String()
+}
+
+// marker is the job's own column, which is a text, as people read it.
+func marker(row protocol.StoreRow) string {
+	return strings.Trim(strings.TrimPrefix(string(row.Columns[0]), "null"), `"`)
 }
 
 // xlsxOf is a workbook with the three sheets.
@@ -146,14 +152,14 @@ func (w *world) xlsxOf(r protocol.Report) string {
 		outcome := []task.Outcome{task.OutcomeSucceeded, task.OutcomeFailed, task.OutcomeTimedOut, task.OutcomeOffline, task.OutcomeCancelled, ""}[i]
 		summary = append(summary, []any{names[outcome], n})
 	}
-	header := []any{"门店编号\nStore", "结果\nOutcome", "原因代码\nReason code", "截止时结果\nAt the barrier"}
-	stores, missing := [][]any{header}, [][]any{header}
+	stores := [][]any{{"门店编号\nStore", "结果\nOutcome", "原因代码\nReason code", "错误说明\nError message", "标记\nMarker", "截止时结果\nAt the barrier"}}
+	missing := [][]any{{"门店编号\nStore", "结果\nOutcome", "原因代码\nReason code"}}
 	for _, row := range r.Stores {
-		line := []any{row.StoreID, names[row.Outcome], string(row.Reason), names[row.AtBarrier]}
-		stores = append(stores, line)
+		line := []any{row.StoreID, names[row.Outcome], string(row.Reason)}
 		if row.Outcome != task.OutcomeSucceeded {
 			missing = append(missing, line)
 		}
+		stores = append(stores, append(slices.Clone(line), "", marker(row), names[row.AtBarrier]))
 	}
 	for name, lines := range map[string][][]any{"汇总 summary": summary, "门店 stores": stores, "未成功 missing": missing} {
 		if _, err := book.NewSheet(name); err != nil {

@@ -25,12 +25,12 @@ func jsonClaim(content []byte) (claim, error) {
 		if _, twice := c.rows[row.StoreID]; twice {
 			return claim{}, fmt.Errorf("store %s stands in it twice", row.StoreID)
 		}
-		c.rows[row.StoreID] = claimRow{row.Outcome, row.Reason, row.AtBarrier}
+		c.rows[row.StoreID] = claimRow{outcome: row.Outcome, reason: row.Reason, atBarrier: row.AtBarrier}
 	}
 	return c, nil
 }
 
-func csvClaim(content []byte) (claim, error) {
+func csvClaim(content []byte, columns []protocol.Column) (claim, error) {
 	text, ok := bytes.CutPrefix(content, []byte("\ufeff"))
 	if !ok {
 		return claim{}, errors.New("it has no byte order mark")
@@ -46,7 +46,11 @@ func csvClaim(content []byte) (claim, error) {
 	for i, name := range table[0] {
 		column[name] = i
 	}
-	for _, name := range []string{"store_id", "outcome", "reason", "outcome_at_barrier"} {
+	needed := []string{"store_id", "outcome", "reason", "outcome_at_barrier"}
+	for _, c := range columns {
+		needed = append(needed, "job."+c.Name)
+	}
+	for _, name := range needed {
 		if _, there := column[name]; !there {
 			return claim{}, fmt.Errorf("it has no column %s", name)
 		}
@@ -58,11 +62,18 @@ func csvClaim(content []byte) (claim, error) {
 		if _, twice := c.rows[id]; twice {
 			return claim{}, fmt.Errorf("store %s stands in it twice", id)
 		}
-		c.rows[id] = claimRow{task.Outcome(row[column["outcome"]]), task.Reason(row[column["reason"]]),
-			task.Outcome(row[column["outcome_at_barrier"]])}
+		r := claimRow{task.Outcome(row[column["outcome"]]), task.Reason(row[column["reason"]]),
+			task.Outcome(row[column["outcome_at_barrier"]]), make([]string, len(columns))}
+		for i, job := range columns {
+			r.values[i] = apostrophe.ReplaceAllString(row[column["job."+job.Name]], "")
+		}
+		c.rows[id] = r
 	}
 	return c, nil
 }
+
+// apostrophe stands in front of a line that a spreadsheet would change.
+var apostrophe = regexp.MustCompile(`(?m)^'`)
 
 // The page's two tables, as docs/protocol/report.md promises them: the counts,
 // and all stores.

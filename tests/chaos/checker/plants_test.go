@@ -10,13 +10,14 @@ import (
 )
 
 // plant is one violation in an otherwise clean world. before changes what
-// happened, after what is found of it once the reports are out. want is every
-// finding that it makes.
+// happened, after what is found of it once the reports are out, told what was
+// told of the runs. want is every finding that it makes.
 type plant struct {
 	name   string
 	rule   checker.Rule
 	before func(*world)
 	after  func(*world)
+	told   func(*world)
 	want   string
 }
 
@@ -30,6 +31,10 @@ func (p plant) found(t *testing.T) []checker.Finding {
 	w.looks(180_000)
 	if p.after != nil {
 		p.after(w)
+	}
+	w.tell()
+	if p.told != nil {
+		p.told(w)
 	}
 	return w.check()
 }
@@ -59,7 +64,7 @@ func TestEachRuleHasTwoPlantedViolations(t *testing.T) {
 	for _, p := range plants() {
 		count[p.rule]++
 	}
-	if len(checker.Rules()) != 15 {
+	if len(checker.Rules()) != 16 {
 		t.Errorf("rules %v", checker.Rules())
 	}
 	for _, rule := range checker.Rules() {
@@ -70,7 +75,8 @@ func TestEachRuleHasTwoPlantedViolations(t *testing.T) {
 }
 
 func plants() []plant {
-	return slices.Concat(answerPlants(), movePlants(), executionPlants(), targetPlants(), reportPlants(), workbookPlants(), bytePlants(),
+	return slices.Concat(answerPlants(), movePlants(), executionPlants(), targetPlants(), reportPlants(), workbookPlants(), valuePlants(), bytePlants(),
+		summaryPlants(), statePlants(), lookPlants(),
 		budgetPlants(), ownPlants(), endPlants())
 }
 

@@ -36,7 +36,7 @@ func reportPlants() []plant {
 			}},
 		{name: "CSV lacks a store", rule: checker.Reports, want: `I5: run R2 file 20260917-1800_probe_R2_r1.csv it has the stores A, the store has A B`,
 			after: func(w *world) {
-				w.rewrite("20260917-1800_probe_R2_r1.csv", "B,店 B,cancelled,by_user,cancelled\r\n", "")
+				w.rewrite("20260917-1800_probe_R2_r1.csv", "B,店 B,cancelled,by_user,cancelled,\r\n", "")
 				w.relook()
 			}},
 		{name: "HTML says otherwise", rule: checker.Reports, want: `I5: run R1 file 20260917-1800_probe_R1_r2.html it counts 2 succeeded 0 failed 0 timed out 0 offline 0 cancelled, the store has 3 succeeded 0 failed 0 timed out 0 offline 0 cancelled` +
@@ -50,7 +50,7 @@ func reportPlants() []plant {
 				w.rewrite("20260917-1800_probe_R3_r1.html", `timed out</span></td><td>online_never_claimed`, `offline</span></td><td>went_offline`)
 				w.relook()
 			}},
-		{name: "a manifest with another hash", rule: checker.Reports, want: `I5: run R2 file 20260917-1800_probe_R2_r1_manifest.json it has 20260917-1800_probe_R2_r1.csv with the hash 2d711642b726, the store has 37bfee110bba`,
+		{name: "a manifest with another hash", rule: checker.Reports, want: `I5: run R2 file 20260917-1800_probe_R2_r1_manifest.json it has 20260917-1800_probe_R2_r1.csv with the hash 2d711642b726, the store has ab443f0aff5a`,
 			after: func(w *world) {
 				w.rewrite("20260917-1800_probe_R2_r1_manifest.json", sum(string(w.e.Reports["2026/09/20260917-1800_probe_R2_r1.csv"])), sum("x"))
 				w.relook()
@@ -104,7 +104,38 @@ func workbookPlants() []plant {
 			}},
 		{name: "a workbook tells another barrier", rule: checker.Reports, want: `I5: run R1 file 20260917-1800_probe_R1_r2.xlsx it has store C as timed_out at the barrier, revision 1 has offline`,
 			after: func(w *world) {
-				w.recell("20260917-1800_probe_R1_r2.xlsx", "门店 stores", "D4", "超时 timed out")
+				w.recell("20260917-1800_probe_R1_r2.xlsx", "门店 stores", "F4", "超时 timed out")
+				w.relook()
+			}},
+	}
+}
+
+// valuePlants are about the job's own columns.
+func valuePlants() []plant {
+	return []plant{
+		{name: "CSV has another value", rule: checker.Reports, want: `I5: run R2 file 20260917-1800_probe_R2_r1.csv it has store A with marker = "a9", the store has "a2"`,
+			after: func(w *world) {
+				w.rewrite("20260917-1800_probe_R2_r1.csv", ",a2\r\n", ",a9\r\n")
+				w.relook()
+			}},
+		{name: "CSV lacks the job's column", rule: checker.Reports, want: `I5: run R2 file 20260917-1800_probe_R2_r1.csv it cannot be read: it has no column job.marker`,
+			after: func(w *world) {
+				w.rewrite("20260917-1800_probe_R2_r1.csv", "job.marker", "marker")
+				w.relook()
+			}},
+		{name: "a workbook has another value", rule: checker.Reports, want: `I5: run R1 file 20260917-1800_probe_R1_r2.xlsx it has store C with marker = "d", the store has "c"`,
+			after: func(w *world) {
+				w.recell("20260917-1800_probe_R1_r2.xlsx", "门店 stores", "E4", "d")
+				w.relook()
+			}},
+		{name: "a workbook has a value where none is", rule: checker.Reports, want: `I5: run R3 file 20260917-1800_probe_R3_r1.xlsx it has store D with marker = "0", the store has ""`,
+			after: func(w *world) {
+				w.recell("20260917-1800_probe_R3_r1.xlsx", "门店 stores", "E2", 0)
+				w.relook()
+			}},
+		{name: "a workbook has another column in its place", rule: checker.Reports, want: `I5: run R1 file 20260917-1800_probe_R1_r2.xlsx it cannot be read: on sheet 门店 stores column "Other" stands where "Marker" belongs`,
+			after: func(w *world) {
+				w.recell("20260917-1800_probe_R1_r2.xlsx", "门店 stores", "E1", "别的\nOther")
 				w.relook()
 			}},
 	}
@@ -112,7 +143,7 @@ func workbookPlants() []plant {
 
 func bytePlants() []plant {
 	return []plant{
-		{name: "bytes that are not those published", rule: checker.Reports, want: `I5: run R2 file 20260917-1800_probe_R2_r1.csv its bytes hash to d67e2e944994, the store has 37bfee110bba`,
+		{name: "bytes that are not those published", rule: checker.Reports, want: `I5: run R2 file 20260917-1800_probe_R2_r1.csv its bytes hash to d67e2e944994, the store has ab443f0aff5a`,
 			after: func(w *world) {
 				w.e.Reports["2026/09/20260917-1800_probe_R2_r1.csv"] = []byte("changed")
 			}},
@@ -133,6 +164,7 @@ func bytePlants() []plant {
 			before: func(w *world) {
 				w.e.Store.Revisions[len(w.e.Store.Revisions)-1].Revision = 3
 				w.outcome("R1", "C", 2).Revision = 3
+				w.runOf("R1").Revision = 3
 			}},
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf16"
 
 	"muster/internal/protocol"
 	"muster/internal/task"
@@ -137,11 +139,11 @@ func (b *book) says(f reportFile, where Finding, rev Revision) {
 		claims, err = jsonClaim(f.content)
 		b.jsonRows(f, where, rev)
 	case strings.HasSuffix(f.named.Name, ".csv"):
-		claims, err = csvClaim(f.content)
+		claims, err = csvClaim(f.content, b.runs[rev.RunID].Columns)
 	case strings.HasSuffix(f.named.Name, ".html"):
 		claims, err = htmlClaim(f.content)
 	case strings.HasSuffix(f.named.Name, ".xlsx"):
-		claims, err = workbookClaim(f.content)
+		claims, err = workbookClaim(f.content, b.runs[rev.RunID].Columns)
 	default:
 		return
 	}
@@ -165,6 +167,7 @@ type claimRow struct {
 	outcome   task.Outcome
 	reason    task.Reason
 	atBarrier task.Outcome // "": the format does not tell by this word
+	values    []string     // of the job's columns; nil: not read in this format
 }
 
 func (b *book) compare(c claim, where Finding, rev Revision) {
@@ -195,7 +198,37 @@ func (b *book) compare(c claim, where Finding, rev Revision) {
 		if row.atBarrier != "" && row.atBarrier != first[id].Outcome {
 			b.broken(where, "it has store %s as %s at the barrier, revision 1 has %s", id, row.atBarrier, first[id].Outcome)
 		}
+		if row.values != nil {
+			b.compareValues(row.values, where, rev, want)
+		}
 	}
+}
+
+// compareValues compares the job's columns as people read them: a string as it is,
+// nothing for null, anything else with the digits and bytes of the database.
+func (b *book) compareValues(values []string, where Finding, rev Revision, stored Outcome) {
+	var row protocol.StoreRow
+	if json.Unmarshal([]byte(stored.Row), &row) != nil {
+		return // jsonRows says so
+	}
+	for i, column := range b.runs[rev.RunID].Columns {
+		want := ""
+		if i < len(row.Columns) && string(row.Columns[i]) != "null" && json.Unmarshal(row.Columns[i], &want) != nil {
+			want = string(row.Columns[i])
+		}
+		if got := values[i]; got != want && shownAsItIs(want) {
+			b.broken(where, "it has store %s with %s = %q, the store has %q", stored.StoreID, column.Name, clip(got), clip(want))
+		}
+	}
+}
+
+// cellHolds is how many UTF-16 units a cell of a spreadsheet holds.
+const cellHolds = 32_767
+
+// shownAsItIs: no format cuts the text, or shows a character of it in another way.
+func shownAsItIs(text string) bool {
+	plain := func(r rune) bool { return r == '\n' || r == '\t' || unicode.IsPrint(r) }
+	return strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 && len(utf16.Encode([]rune(text))) <= cellHolds
 }
 
 // jsonRows: a row in the file has the bytes of the database.

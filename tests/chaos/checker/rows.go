@@ -32,6 +32,7 @@ type Run struct {
 	CreatedAt   int64             `json:"created_at"`
 	BarrierAt   int64             `json:"barrier_at"`
 	ClosedAt    int64             `json:"barrier_closed_at"` // of the barrier
+	EndedAt     int64             `json:"closed_at"`         // of the run
 	Revision    int               `json:"revision"`
 	LateCount   int               `json:"late_count"`
 	Columns     []protocol.Column `json:"columns"`
@@ -134,7 +135,7 @@ func ReadStore(query Query, takenAt int64) (Store, error) {
 	s := Store{TakenAt: takenAt}
 	for _, read := range []func(Query) error{
 		table(&s.Runs, `SELECT json_object('run_id', run_id, 'requested_by', requested_by, 'targets', targets, 'created_at', created_at,
-			'barrier_at', barrier_at, 'barrier_closed_at', barrier_closed_at, 'revision', revision, 'late_count', late_count,
+			'barrier_at', barrier_at, 'barrier_closed_at', barrier_closed_at, 'closed_at', closed_at, 'revision', revision, 'late_count', late_count,
 			'columns', json(columns), 'policy', json(policy)) FROM runs ORDER BY created_at, run_id`),
 		table(&s.Targets, `SELECT json_object('run_id', run_id, 'store_id', store_id) FROM run_targets ORDER BY run_id, store_id`),
 		table(&s.Tasks, `SELECT json_object('task_id', task_id, 'run_id', run_id, 'store_id', store_id, 'status', status, 'attempt', attempt,

@@ -18,11 +18,19 @@ import (
 func TestWhatIsAllowedIsNotFound(t *testing.T) {
 	t.Parallel()
 	all := allowed()
-	maps.Copy(all, allowedUploads())
+	maps.Copy(all, alsoAllowed())
 	for name, change := range all {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, f := range (plant{before: change}).found(t) {
+				t.Error(f)
+			}
+		})
+	}
+	for name, change := range allowedTellings() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, f := range (plant{told: change}).found(t) {
 				t.Error(f)
 			}
 		})
@@ -106,9 +114,18 @@ func allowed() map[string]func(*world) {
 	}
 }
 
-// allowedUploads are of that kind too.
-func allowedUploads() map[string]func(*world) {
+// alsoAllowed are uploads and values of that kind.
+func alsoAllowed() map[string]func(*world) {
 	return map[string]func(*world){
+		"values that a spreadsheet would change": func(w *world) {
+			w.run(50_000, "R4", "", 60_000, "A", "B")
+			w.ask(49_995, protocol.VerbRun, `{"job":"probe"}`, history.OutcomeUnknown, nil)
+			w.grant(51_000, "R4-A")
+			w.answer(52_000, "R4-A", `{"marker":"=1+1"}`)
+			w.grant(53_000, "R4-B")
+			w.answer(54_000, "R4-B", `{"marker":1.50}`)
+			w.judge(54_010, "R4", 1, protocol.WhyAllSettled, map[string]string{"A": "succeeded", "B": "succeeded"})
+		},
 		"uploads one after the other": func(w *world) {
 			w.e.Limits.UploadsInFlight, w.e.Limits.UploadBytesPerSecond, w.e.Limits.UploadBurstBytes = 1, 1000, 10_000
 			w.upload(1200, "R1-A", 1, 9000)
@@ -151,5 +168,73 @@ func TestEvidenceThatCannotBeReadIsAnError(t *testing.T) {
 				t.Errorf("got %v, want %s", err, c.want)
 			}
 		})
+	}
+}
+
+// allowedTellings are about what is told of runs.
+func allowedTellings() map[string]func(*world) {
+	return map[string]func(*world){
+		"what was told, told again": func(w *world) {
+			for _, l := range slices.Clone(w.e.History) {
+				if l.Participant == topics && l.Act == history.ActGot && !l.Retained {
+					w.say(45_000, topics, l)
+				}
+			}
+		},
+		"an end that is said again after a restart": func(w *world) {
+			w.say(60_000, watch, history.Line{Act: history.ActFault, Name: "dispatcher", On: true})
+			w.say(61_000, watch, history.Line{Act: history.ActFault, Name: "dispatcher"})
+			w.say(61_500, topics, history.Line{Act: history.ActSubscribed, Topic: "muster/v1/runs/#"})
+			w.state(62_000, "R3", false)
+			w.summary(62_000, "R3", 1, false)
+			w.without(tellings(lookAt, "R1", protocol.RunState)) // it was over
+			w.without(tellings(lookAt, "R1", protocol.RunSummary))
+		},
+		"an end that died with headquarters before it was told": func(w *world) {
+			w.without(tellings(42_000, "R1", protocol.RunState))
+			w.without(tellings(42_000, "R1", protocol.RunSummary))
+			w.say(42_100, watch, history.Line{Act: history.ActFault, Name: "dispatcher", On: true})
+			w.say(43_000, watch, history.Line{Act: history.ActFault, Name: "dispatcher"})
+		},
+		"a revision that came during the subscription, before what was retained": func(w *world) {
+			w.say(41_000, topics, history.Line{Act: history.ActSubscribed, Topic: "muster/v1/runs/#"})
+			w.summary(42_026, "R1", 1, true)
+		},
+		"a revision that came to the one reader before another": func(w *world) {
+			late := history.Participant{Who: "late", Role: history.RoleCollector}
+			w.say(29_000, late, history.Line{Act: history.ActSubscribed, Topic: "muster/v1/runs/#"})
+			for _, l := range slices.Clone(w.e.History) {
+				if strings.HasSuffix(l.Topic, "R1/summary") && l.Act == history.ActGot && !l.Retained {
+					w.say(43_000, late, l)
+				}
+			}
+		},
+		"what is younger than the copy": func(w *world) {
+			w.e.Store.TakenAt = t0 + lookAt
+			w.summary(lookAt+50, "R3", 1, false)
+			w.edit(tellings(lookAt+50, "R3", protocol.RunSummary), replace(`"revision":1`, `"revision":2`))
+		},
+		"a look at what has just become so": func(w *world) {
+			for i, l := range w.e.History {
+				if l.Participant == topics && l.AtMs == t0+lookAt && strings.Contains(l.Topic, "R1") {
+					w.e.History[i].AtMs = t0 + 45_000
+				}
+			}
+			w.without(tellings(42_000, "R1", protocol.RunSummary))
+			w.without(tellings(42_000, "R1", protocol.RunState))
+			w.summary(45_005, "R1", 1, true)
+			w.state(44_000, "R1", true)
+			w.edit(tellings(44_000, "R1", protocol.RunState), func(l *history.Line) {
+				l.AtMs, l.Payload = t0+45_010, strings.Replace(l.Payload, `"closed"`, `"makeup"`, 1)
+			})
+		},
+		"a broker that forgot a summary": func(w *world) {
+			w.say(60_000, watch, history.Line{Act: history.ActFault, Name: "broker", On: true})
+			w.say(61_000, watch, history.Line{Act: history.ActFault, Name: "broker"})
+			w.without(tellings(lookAt, "R3", protocol.RunSummary))
+		},
+		"a topic that cannot be read": func(w *world) {
+			w.say(50_000, topics, history.Line{Act: history.ActGot, Topic: "muster/v1/runs/R1/summary", Payload: "{"})
+		},
 	}
 }

@@ -2,7 +2,6 @@ package checker
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -23,9 +22,9 @@ const (
 
 var outcomeNames = []task.Outcome{task.OutcomeSucceeded, task.OutcomeFailed, task.OutcomeTimedOut, task.OutcomeOffline, task.OutcomeCancelled}
 
-// workbookClaim is what an XLSX file says: its counts, its stores, and that those
-// that are missing stand on a sheet of their own.
-func workbookClaim(content []byte) (claim, error) {
+// workbookClaim is what an XLSX file says: its counts, its stores with the job's
+// columns, and that those that are missing stand on a sheet of their own.
+func workbookClaim(content []byte, columns []protocol.Column) (claim, error) {
 	book, err := excelize.OpenReader(bytes.NewReader(content))
 	if err != nil {
 		return claim{}, err
@@ -35,10 +34,10 @@ func workbookClaim(content []byte) (claim, error) {
 	if err != nil {
 		return claim{}, err
 	}
-	if c.rows, err = workbookRows(book, sheetStores); err != nil {
+	if c.rows, err = workbookRows(book, sheetStores, columns); err != nil {
 		return claim{}, err
 	}
-	missing, err := workbookRows(book, sheetMissing)
+	missing, err := workbookRows(book, sheetMissing, nil)
 	if err != nil {
 		return claim{}, err
 	}
@@ -86,34 +85,74 @@ func workbookCounts(book *excelize.File) (claim, error) {
 	return c, nil
 }
 
-func workbookRows(book *excelize.File, sheet string) (map[string]claimRow, error) {
-	table, err := book.GetRows(sheet)
+// lastBefore is the column before the job's own.
+const lastBefore = "Error message"
+
+// workbookRows reads a sheet row by row. A number is read with the digits that the
+// file has.
+func workbookRows(book *excelize.File, sheet string, columns []protocol.Column) (map[string]claimRow, error) {
+	table, err := book.Rows(sheet)
 	if err != nil {
 		return nil, err
 	}
-	if len(table) == 0 {
-		return nil, errors.New("a sheet has no header")
-	}
-	column := map[string]int{}
-	for i, header := range table[0] {
-		_, english, _ := strings.Cut(header, "\n")
-		column[english] = i + 1
-	}
-	cell := func(line []string, name string) string {
-		if i := column[name]; i > 0 && i <= len(line) {
-			return line[i-1]
-		}
-		return ""
-	}
+	defer table.Close()
+	var header map[string]int
 	rows := map[string]claimRow{}
-	for _, line := range table[1:] {
-		id := cell(line, "Store")
+	for table.Next() {
+		line, err := table.Columns(excelize.Options{RawCellValue: true})
+		if err != nil {
+			return nil, err
+		}
+		if header == nil {
+			if header, err = workbookHeader(line, columns); err != nil {
+				return nil, fmt.Errorf("on sheet %s %w", sheet, err)
+			}
+			continue
+		}
+		at := func(i int) string {
+			if i < len(line) {
+				return line[i]
+			}
+			return ""
+		}
+		cell := func(name string) string {
+			if i, there := header[name]; there {
+				return at(i)
+			}
+			return ""
+		}
+		id := cell("Store")
 		if _, twice := rows[id]; twice || id == "" {
 			return nil, fmt.Errorf("store %q stands on sheet %s twice, or has no id", id, sheet)
 		}
-		rows[id] = claimRow{outcomeOf(cell(line, "Outcome")), task.Reason(cell(line, "Reason code")), outcomeOf(cell(line, "At the barrier"))}
+		row := claimRow{outcomeOf(cell("Outcome")), task.Reason(cell("Reason code")), outcomeOf(cell("At the barrier")), make([]string, len(columns))}
+		for i := range columns {
+			row.values[i] = at(header[lastBefore] + 1 + i)
+		}
+		rows[id] = row
 	}
-	return rows, nil
+	return rows, table.Error()
+}
+
+// workbookHeader finds the columns by the English half of their headers, and that
+// the job's own stand where they belong. They may have any name, that of another
+// column too.
+func workbookHeader(line []string, columns []protocol.Column) (map[string]int, error) {
+	header := map[string]int{}
+	for i, text := range line {
+		_, english, _ := strings.Cut(text, "\n")
+		if job := i - header[lastBefore] - 1; header[lastBefore] > 0 && job >= 0 && job < len(columns) {
+			if english != columns[job].Title && english != columns[job].Title+" ("+columns[job].Unit+")" {
+				return nil, fmt.Errorf("column %q stands where %q belongs", english, columns[job].Title)
+			}
+			continue
+		}
+		header[english] = i
+	}
+	if _, there := header[lastBefore]; !there && len(columns) > 0 {
+		return nil, fmt.Errorf("there is no column %q", lastBefore)
+	}
+	return header, nil
 }
 
 // outcomeOf reads "超时 timed out"; "" when it is no outcome.

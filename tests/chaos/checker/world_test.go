@@ -96,7 +96,7 @@ func (w *world) ask(at int64, verb protocol.Verb, payload string, outcome histor
 func (w *world) run(at int64, id, request string, barrier int64, stores ...string) {
 	s := &w.e.Store
 	s.Runs = append(s.Runs, checker.Run{RunID: id, RequestedBy: "wang", Targets: len(stores), CreatedAt: t0 + at, BarrierAt: t0 + barrier,
-		Columns: []protocol.Column{{Name: "marker", Pointer: "/marker"}}})
+		Columns: []protocol.Column{{Name: "marker", Pointer: "/marker", Title: "Marker", TitleZh: "标记"}}})
 	if request != "" {
 		s.Requests = append(s.Requests, checker.Request{User: "wang", RequestID: request, RunID: id})
 	}
@@ -244,7 +244,7 @@ func (w *world) check() []checker.Finding {
 // clean is a world in which every promise is kept:
 //
 //	R1  A succeeds; B fails, then succeeds; C comes after the barrier: revision 2
-//	R2  A succeeds; B is withdrawn before its grant
+//	R2  A succeeds; B is withdrawn before its grant; the broker forgets how it ended
 //	R3  D hears of its task and never claims: open, and reported missing
 //
 // with a broker that restarts from 12 s to 14 s.
@@ -278,6 +278,7 @@ func clean(t *testing.T) *world {
 	*w.task("R2-B") = checker.Task{TaskID: "R2-B", RunID: "R2", StoreID: "B", Status: task.Cancelled, Attempts: 2, CreatedAt: t0 + 6005, SettledAt: t0 + 9005}
 	w.event(9005, "R2-B", "cancelled")
 	w.judge(9010, "R2", 1, protocol.WhyCancelled, map[string]string{"A": "succeeded", "B": "cancelled by_user"})
+	w.runOf("R2").EndedAt = t0 + 9015
 
 	payload, reply = w.accepted("R3", "r3", 1)
 	w.run(10_005, "R3", "r3", 25_000, "D")
@@ -302,6 +303,7 @@ func clean(t *testing.T) *world {
 	w.attempt("R1-C", 1).Late = 1
 	w.runOf("R1").LateCount = 1
 	w.judge(42_000, "R1", 2, protocol.WhyLateResults, map[string]string{"C": "succeeded"})
+	w.runOf("R1").EndedAt = t0 + 42_005
 	for i := range int64(40) {
 		w.say(i*4000+50, watch, history.Line{Act: history.ActSampled, Name: "dispatcher", PID: 77,
 			Sample: &history.Sample{Goroutines: 50, Descriptors: 30, RSSBytes: 60 << 20}})

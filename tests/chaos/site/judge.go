@@ -99,13 +99,18 @@ func (s *Site) Settled() {
 	})
 }
 
-// Judge waits until all is Settled, looks at the reports, and fails the test
-// with each finding of the checker. It returns what was judged. earlier is an
-// older copy of the database, at most one.
+// Judge waits until all is Settled, looks at what is retained and at the reports,
+// and fails the test with each finding of the checker. It returns what was judged.
+// earlier is an older copy of the database, at most one.
+//
+// The reports are looked at after the database: a revision that is published in
+// between has files that nobody asks for.
 func (s *Site) Judge(w *history.Writer, earlier ...checker.Store) checker.Evidence {
 	s.t.Helper()
 	s.Settled()
-	e := checker.Evidence{Reports: s.Look(w), Store: s.Store(), Audit: s.Audit(), Limits: s.Config.Limits}
+	s.lookRetained()
+	e := checker.Evidence{Store: s.Store(), Limits: s.Config.Limits}
+	e.Reports, e.Audit = s.Look(w), s.Audit()
 	if len(earlier) > 0 {
 		e.Earlier = &earlier[0]
 	}

@@ -68,7 +68,7 @@ func (s *Site) Try(w *history.Writer, verb protocol.Verb, payload string, patien
 	return reply, outcome
 }
 
-// Watch writes down the events of all runs until headquarters goes away.
+// Watch writes down what is told of all runs until headquarters goes away.
 func (s *Site) Watch(w *history.Writer) {
 	s.t.Helper()
 	conn, err := fleet.Dial(s.t.Context(), s.Addr, fleet.Login{User: "watch"}, func(m fleet.Message) {
@@ -79,7 +79,8 @@ func (s *Site) Watch(w *history.Writer) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if err := conn.Subscribe(s.t.Context(), "muster/v1/runs/#"); err != nil {
+	const all = "muster/v1/runs/#"
+	if err := errors.Join(w.Subscribed(all), conn.Subscribe(s.t.Context(), all)); err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(conn.Close)
