@@ -78,3 +78,16 @@ func TestLeftoversAreThoseOfTheVeryAttempt(t *testing.T) {
 	case <-t.Context().Done():
 	}
 }
+
+// TestAGoodExitCounts: what still holds its pipes is ended, and spoils nothing.
+func TestAGoodExitCounts(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	out, err := shell(`echo '{"n":1}'; sleep 30 & exit 0`).Run(t.Context(), order(t))
+	if err != nil || string(out.Result) != "{\"n\":1}\n" || out.ExitCode == nil || *out.ExitCode != 0 {
+		t.Errorf("got %q, code %v, %v", out.Result, out.ExitCode, err)
+	}
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
