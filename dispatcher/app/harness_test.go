@@ -29,6 +29,7 @@ type headquarters struct {
 	cfg    app.Config
 	topics protocol.Topics
 	addr   string
+	wall   func() time.Time // nil: this machine's
 	cancel context.CancelFunc
 	ended  chan error
 }
@@ -71,7 +72,7 @@ func (hq *headquarters) start() {
 	hq.cancel, hq.ended = cancel, make(chan error, 1)
 	ready := make(chan string, 1)
 	go func() {
-		hq.ended <- app.Run(ctx, hq.cfg, app.Options{Version: "test", Logger: logger(hq.t), Ready: func(addr string) { ready <- addr }})
+		hq.ended <- app.Run(ctx, hq.cfg, app.Options{Version: "test", Logger: logger(hq.t), Wall: hq.wall, Ready: func(addr string) { ready <- addr }})
 	}()
 	select {
 	case hq.addr = <-ready:

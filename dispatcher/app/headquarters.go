@@ -271,6 +271,11 @@ func (hq *headquarters) handle(ctx context.Context, in transport.Inbound) (err e
 		hq.log.Warn("message on a topic that nobody takes in", "topic", in.Topic)
 		return nil
 	}
+	done, err := hq.begin(ctx, addr, in)
+	if done == nil {
+		return err
+	}
+	defer func() { done(err) }()
 	if addr.Area == protocol.AreaRequest {
 		hq.clock.Look(ctx) // a run that is made now is to live in the time of now
 	}

@@ -1,6 +1,7 @@
-// Package quarantine remembers what headquarters broke on: how often each answer
-// made it panic, or was being judged when the whole process ended, and the bytes
-// of those that did so too often, for a person to read.
+// Package quarantine is for what headquarters breaks on: it keeps a panic inside
+// the work that it happened in, and remembers how often each answer or message made
+// headquarters panic, or was being worked on when the whole process ended, and the
+// bytes of those that did so too often, for a person to read.
 //
 // It reads no message, decides nothing and answers nobody.
 package quarantine
@@ -128,10 +129,14 @@ func (q *Quarantine) Broke(a Answer) int {
 		q.counts = append(q.counts, tried{Answer: a})
 	}
 	q.counts[i].Tries++
+	q.writeCounts()
+	return q.counts[i].Tries
+}
+
+func (q *Quarantine) writeCounts() {
 	if text, err := json.Marshal(q.counts); err == nil {
 		_ = replace(filepath.Join(q.folder, countsFile), text)
 	}
-	return q.counts[i].Tries
 }
 
 func (q *Quarantine) find(a Answer) int {

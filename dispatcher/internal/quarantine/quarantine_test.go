@@ -62,6 +62,27 @@ func TestTriesAreCountedAcrossARestart(t *testing.T) {
 	}
 }
 
+func TestWhatIsForgivenIsForgottenAcrossARestart(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	q := open(t, folder)
+	a, b := quarantine.Message("t", []byte("x")), quarantine.Message("tx", nil)
+	if a == b {
+		t.Fatal("two messages have one name")
+	}
+	q.Broke(a)
+	q.Broke(b)
+	q.Forgive(a)
+	q.Forgive(a)
+	for _, q := range []*quarantine.Quarantine{q, open(t, folder)} {
+		if q.Tries(a) != 0 || q.Tries(b) != 1 {
+			t.Errorf("%d and %d tries", q.Tries(a), q.Tries(b))
+		}
+	}
+	var none *quarantine.Quarantine
+	none.Forgive(a)
+}
+
 func TestATornCountStartsAnew(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -107,6 +107,16 @@ func (t *Trigger) Handle(ctx context.Context, addr protocol.Address, in transpor
 	if err != nil {
 		reply = t.refuse(addr, in, reply, err)
 	}
+	return t.reply(ctx, addr, in, reply)
+}
+
+// Decline answers a request that is not looked into, since headquarters ended
+// over it in earlier lives. It returns what Handle does.
+func (t *Trigger) Decline(ctx context.Context, addr protocol.Address, in transport.Inbound) error {
+	return t.reply(ctx, addr, in, t.refuse(addr, in, protocol.Reply{}, refuse.SetAside()))
+}
+
+func (t *Trigger) reply(ctx context.Context, addr protocol.Address, in transport.Inbound, reply protocol.Reply) error {
 	user := addr.User
 	if in.User != "" && in.User != user {
 		if user = in.User; !protocol.ValidID(user) {

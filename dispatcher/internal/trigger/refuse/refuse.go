@@ -39,6 +39,14 @@ func Broke() *protocol.Error {
 		Hint:      "send the same request once more, it makes no second run; if it fails again, tell headquarters' operator, whose log says why"}
 }
 
+// SetAside is for a request over which headquarters ended again and again.
+func SetAside() *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeInternal,
+		Message:   "headquarters ended several times while it worked on this very request; it is set aside, and headquarters' operator has an alarm",
+		MessageZh: "总部在处理该请求时多次异常退出；该请求已被搁置，总部管理员已收到告警",
+		Hint:      "ask headquarters' operator before you send it again; status says whether it was done before"}
+}
+
 // NoSpace is for what a full disk keeps from being written.
 func NoSpace() *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeInternal,
