@@ -111,8 +111,9 @@ func New(wall func() time.Time) *Clock {
 // steps only while nothing hangs on it.
 func (c *Clock) Now() time.Time { return c.own.Load().at(time.Now()) }
 
-// Steady is a time that never steps, for what is only counted: budgets, leases,
-// pauses. It is headquarters' time until the first step is taken over.
+// Steady is a time that never steps, and headquarters' time until the first step is
+// taken over. What is only counted within one life, such as budgets, leases and
+// pauses, goes by it or by time.Now, never by Now.
 func (c *Clock) Steady() time.Time { return c.begun.at(time.Now()) }
 
 // Hold keeps the time from stepping until release is called: for whoever reads it
