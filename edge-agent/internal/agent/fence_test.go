@@ -1,12 +1,18 @@
 package agent_test
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"muster/internal/protocol"
+	"muster/internal/task"
 )
 
 // TestACopyOfAGrantRepeatsWhatWasSaid, at once: headquarters may have missed it.
@@ -93,6 +99,96 @@ func TestAJournalThatIsLostStartsNothingAgain(t *testing.T) {
 				}
 				b.wantMarks("t1/1", "t1/2")
 			})
+		})
+	}
+}
+
+// TestAnOlderGrantDoesNotTakeTheNewerOnesPlace while both wait for room.
+func TestAnOlderGrantDoesNotTakeTheNewerOnesPlace(t *testing.T) {
+	t.Parallel()
+	inBubble(t, slow, func(t *testing.T, b *bench) {
+		b.connect()
+		b.offer("busy")
+		b.grant("busy", 1)
+		b.offer("t1")
+		b.grant("t1", 2)
+		b.grant("t1", 1) // overtaken on its way
+		sleep(21 * time.Second)
+		b.wantMarks("busy/1", "t1/2")
+	})
+}
+
+// TestWhatIsOverIsNotAskedForAgain, though its offer still lies there.
+func TestWhatIsOverIsNotAskedForAgain(t *testing.T) {
+	t.Parallel()
+	inBubble(t, count, func(t *testing.T, b *bench) {
+		b.connect()
+		b.offer("done")
+		b.offer("off")
+		b.grant("done", 1)
+		b.order(protocol.Order{Order: protocol.OrderCancel, TaskID: "off", Attempt: 1, Reason: "by_user"})
+		b.receipt(b.result(), true, "")
+		b.claims()
+		sleep(time.Minute)
+		b.wantClaims()
+	})
+}
+
+// TestASlotIsForTheAttemptThatItNames.
+func TestASlotIsForTheAttemptThatItNames(t *testing.T) {
+	t.Parallel()
+	big := func(context.Context, json.RawMessage, time.Time) (json.RawMessage, error) {
+		return fmt.Appendf(nil, `{"text":%q}`, strings.Repeat("x", protocol.InlineLimit)), nil
+	}
+	inBubble(t, big, func(t *testing.T, b *bench) {
+		b.connect()
+		b.offer("t1")
+		b.grant("t1", 2)
+		b.order(protocol.Order{Order: protocol.OrderSend, TaskID: "t1", Attempt: 1})
+		if n := len(drain[protocol.Result](t, b.wire, protocol.KindResult)); n != 0 {
+			t.Errorf("%d results for the slot of another attempt", n)
+		}
+		b.order(protocol.Order{Order: protocol.OrderSend, TaskID: "t1", Attempt: 2})
+		b.result()
+	})
+}
+
+// TestAnAnswerToAnEarlierAttemptHidesNothing: neither when it waits in the outbox
+// nor when its receipt comes while the next attempt runs is that one forgotten.
+func TestAnAnswerToAnEarlierAttemptHidesNothing(t *testing.T) {
+	t.Parallel()
+	for _, receipted := range []bool{false, true} {
+		calls := 0
+		work := func(ctx context.Context, input json.RawMessage, at time.Time) (json.RawMessage, error) {
+			if calls++; calls == 1 {
+				return nil, errors.New("printer on fire")
+			}
+			return slow(ctx, input, at)
+		}
+		inBubble(t, work, func(t *testing.T, b *bench) {
+			b.connect()
+			b.offer("t1")
+			b.grant("t1", 1)
+			first := b.result()
+			b.offer("t1", func(o *protocol.Offer) { o.Attempt, o.Status = 1, task.Failed })
+			b.grant("t1", 2) // headquarters has the answer, its receipt is late
+			if receipted {
+				b.receipt(first, true, "")
+			}
+			b.kill()
+			b.start()
+			b.agent.Up()
+			r := b.result()
+			b.wantFailure(r, protocol.CodeInterrupted)
+			if r.Attempt != 2 || !r.Executed {
+				t.Errorf("receipted %t: answered %+v", receipted, r)
+			}
+			b.sync(mine("t1", 2))
+			b.grant("t1", 2)
+			b.offer("t1", func(o *protocol.Offer) { o.Attempt, o.Status = 1, task.Failed })
+			b.grant("t1", 2)
+			sleep(time.Second)
+			b.wantMarks("t1/1", "t1/2")
 		})
 	}
 }
