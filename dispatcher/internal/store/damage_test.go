@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"muster/dispatcher/internal/store"
@@ -21,8 +22,8 @@ const (
 // logged is a database, closed when nothing was granted, and a log that grants
 // one task a commit: ends[i] is where the log ended after i grants.
 type logged struct {
-	file, log []byte
-	ends      []int
+	file, log, index []byte
+	ends             []int
 }
 
 func newLogged(t *testing.T, grants int) logged {
@@ -46,21 +47,34 @@ func newLogged(t *testing.T, grants int) logged {
 	if l.log, err = os.ReadFile(b.path + "-wal"); err != nil {
 		t.Fatal(err)
 	}
+	if l.index, err = os.ReadFile(b.path + "-shm"); err != nil {
+		t.Fatal(err)
+	}
 	if last := l.ends[grants]; last != len(l.log) || (last-logHeader)%frameBytes != 0 {
 		t.Fatalf("the log has %d bytes, and ended at %d", len(l.log), last)
 	}
 	return l
 }
 
-// wantGrants opens the file with a log, and wants exactly the first n grants.
-func (l logged) wantGrants(t *testing.T, what string, log []byte, n int) {
+// put writes the file, a log and, unless it is nil, an index to a folder.
+func (l logged) put(t *testing.T, log, index []byte) (path string) {
 	t.Helper()
-	d := &disk{bundle: &bundle{t: t, path: filepath.Join(t.TempDir(), "muster.db")}}
-	for name, content := range map[string][]byte{d.path: l.file, d.path + "-wal": log} {
+	path = filepath.Join(t.TempDir(), "muster.db")
+	for name, content := range map[string][]byte{path: l.file, path + "-wal": log, path + "-shm": index} {
+		if content == nil {
+			continue
+		}
 		if err := os.WriteFile(name, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return path
+}
+
+// wantGrants opens the file with a log, and wants exactly the first n grants.
+func (l logged) wantGrants(t *testing.T, what string, log, index []byte, n int) {
+	t.Helper()
+	d := &disk{bundle: &bundle{t: t, path: l.put(t, log, index)}}
 	s, err := store.Open(t.Context(), store.Options{Path: d.path, BallastBytes: -1})
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
@@ -70,6 +84,20 @@ func (l logged) wantGrants(t *testing.T, what string, log []byte, n int) {
 	d.wantGranted(n)
 	if t.Failed() {
 		t.Fatal(what)
+	}
+}
+
+// wantRefusal opens the file with a log, and wants to be told how to restore.
+func (l logged) wantRefusal(t *testing.T, what string, log, index []byte) {
+	t.Helper()
+	path := l.put(t, log, index)
+	s, err := store.Open(t.Context(), store.Options{Path: path, BallastBytes: -1})
+	if err == nil {
+		_ = s.Close()
+	}
+	if !errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), "muster.db-wal") ||
+		!strings.Contains(err.Error(), "dispatcher restore BACKUP --data "+filepath.Dir(path)) {
+		t.Errorf("%s: opened: %v", what, err)
 	}
 }
 
@@ -86,27 +114,64 @@ func TestLogThatWasCutAnywhereHoldsAPrefixOfTheCommits(t *testing.T) {
 		for want+1 < len(l.ends) && l.ends[want+1] <= cut {
 			want++
 		}
-		l.wantGrants(t, fmt.Sprintf("cut at %d of %d", cut, len(l.log)), l.log[:cut], want)
+		l.wantGrants(t, fmt.Sprintf("cut at %d of %d", cut, len(l.log)), l.log[:cut], nil, want)
 		cuts++
 	}
 	t.Logf("%d cuts in %d frames of %d commits", cuts, len(l.log)/frameBytes, len(l.ends)-1)
 }
 
-func TestLogWithAFlippedByteHoldsAPrefixOfTheCommits(t *testing.T) {
+// A log from which a byte of a commit is lost that others follow is no log that a
+// crash cut short. The last commit alone may be what a crash left, unless the index
+// beside it, which outlives a kill, says that it was synced.
+func TestLogWithAFlippedByteIsRefusedUnlessACrashMayHaveLeftIt(t *testing.T) {
 	t.Parallel()
-	l := newLogged(t, 8)
+	l := newLogged(t, 3)
+	flip := func(at int) []byte {
+		log := bytes.Clone(l.log)
+		log[at] ^= 0x10
+		return log
+	}
+	l.wantGrants(t, "nothing flipped", l.log, l.index, 3)
+	for at := range logHeader {
+		l.wantRefusal(t, fmt.Sprintf("header byte %d", at), flip(at), nil)
+	}
 	for frame := range (len(l.log) - logHeader) / frameBytes {
 		begin := logHeader + frame*frameBytes
-		want := 0
-		for want+1 < len(l.ends) && l.ends[want+1] <= begin {
-			want++
-		}
-		for _, offset := range []int{5, 9, 17, frameBytes - 1} {
-			log := bytes.Clone(l.log)
-			log[begin+offset] ^= 0x10
-			l.wantGrants(t, fmt.Sprintf("frame %d byte %d", frame, offset), log, want)
+		for _, offset := range []int{1, 5, 9, 17, 21, 24, frameBytes - 1} {
+			what := fmt.Sprintf("frame %d byte %d", frame, offset)
+			l.wantRefusal(t, what+", after a kill", flip(begin+offset), l.index)
+			switch {
+			case begin < l.ends[2]:
+				l.wantRefusal(t, what, flip(begin+offset), nil)
+			case offset != 5: // which says where commits end
+				l.wantGrants(t, what, flip(begin+offset), nil, 2)
+			}
 		}
 	}
+}
+
+// What is left of a log that was longer, or of a commit that was undone, follows
+// the newest commit in the file and is no damage.
+func TestLogThatBeganAnewOverALongerOneIsNotTakenForDamaged(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.create(40)
+	for i := range 20 {
+		b.grant(i, t0)
+	}
+	if _, err := b.raw().ExecContext(t.Context(), "PRAGMA wal_checkpoint(RESTART)"); err != nil {
+		t.Fatal(err)
+	}
+	b.grant(20, t0)
+	l := logged{}
+	var err error
+	for suffix, into := range map[string]*[]byte{"": &l.file, "-wal": &l.log, "-shm": &l.index} {
+		if *into, err = os.ReadFile(b.path + suffix); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.wantGrants(t, "begun anew", l.log, l.index, 21)
+	l.wantGrants(t, "begun anew, without an index", l.log, nil, 21)
 }
 
 // content is everything that a database says, or the reason why it says nothing.

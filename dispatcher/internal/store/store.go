@@ -18,9 +18,11 @@
 //
 // Open refuses what is damaged. A database that was closed in order is compared
 // with the SHA-256 that was noted then (<file>.sha256, up to 512 MiB), since
-// SQLite has no checksum of a page. After a crash there is no such hash: then the
-// log's checksums and a check of the structure (quick_check, up to 5 s) remain,
-// and a byte that changed inside a value goes unseen until a full check does more.
+// SQLite has no checksum of a page. After a crash there is no such hash. Then a log
+// that lost what was committed is told from one that was cut short: by the commits
+// that follow, and after a kill by the index beside it. Left to see is the structure
+// and whether each index fits its table (up to 5 s); a byte that changed inside
+// another value goes unseen.
 package store
 
 import (

@@ -23,16 +23,16 @@ const (
 
 // checkSeal compares the file with the hash that was noted when it was closed in
 // order. After a crash, or when there is a log, there is nothing to compare with.
-func checkSeal(path string) error {
+func checkSeal(path string) (sealed bool, err error) {
 	noted, err := os.ReadFile(path + sealSuffix)
 	if err != nil || !settled(path) {
-		return nil //nolint:nilerr // no seal says nothing
+		return false, nil //nolint:nilerr // no seal says nothing
 	}
 	found, err := hashOf(path)
 	if err != nil || found == strings.TrimSpace(string(noted)) {
-		return err
+		return err == nil, err
 	}
-	return fmt.Errorf("%w: it is not as the dispatcher left it: its SHA-256 is %s and %s says %s",
+	return false, fmt.Errorf("%w: it is not as the dispatcher left it: its SHA-256 is %s and %s says %s",
 		ErrCorrupt, found, filepath.Base(path)+sealSuffix, strings.TrimSpace(string(noted)))
 }
 

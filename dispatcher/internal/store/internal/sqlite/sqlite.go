@@ -134,11 +134,15 @@ func (db *DB) open(ctx context.Context, path string, o Options) error {
 	if err == nil {
 		err = file.Close()
 	}
+	sealed := false
 	if err == nil {
-		err = checkSeal(path)
+		sealed, err = checkSeal(path)
 	}
 	if err == nil {
 		err = checkHeader(path)
+	}
+	if err == nil {
+		err = checkLog(path)
 	}
 	if err != nil {
 		return err
@@ -160,7 +164,7 @@ func (db *DB) open(ctx context.Context, path string, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := prepareFile(ctx, conn, path, o); err != nil {
+	if err := prepareFile(ctx, conn, path, sealed, o); err != nil {
 		return errors.Join(err, conn.Close())
 	}
 	readers := o.Readers
@@ -321,9 +325,15 @@ func address(path string, query url.Values) string {
 	return u.String()
 }
 
-// damaged adds to what SQLite says about a broken file how to get out of it.
+// damaged adds to what SQLite says about a broken file how to get out of it. That
+// it makes no sense of what Open asks means that the header does not say what the
+// file is, or which tables it has.
 func damaged(err error, path string) error {
 	err = named(err)
+	var sqliteErr *driver.Error
+	if !errors.Is(err, ErrCorrupt) && errors.As(err, &sqliteErr) && sqliteErr.Code() == codes.SQLITE_ERROR {
+		err = fmt.Errorf("%w: it is not what its header says: %w", ErrCorrupt, err)
+	}
 	if !errors.Is(err, ErrCorrupt) {
 		return err
 	}
