@@ -192,3 +192,56 @@ func TestAnAnswerToAnEarlierAttemptHidesNothing(t *testing.T) {
 		})
 	}
 }
+
+// TestALateWordChangesNothing: an offer and a deny of before, and a list that names
+// an attempt which is answered already.
+func TestALateWordChangesNothing(t *testing.T) {
+	t.Parallel()
+	fails := func(context.Context, json.RawMessage, time.Time) (json.RawMessage, error) {
+		return nil, errors.New("printer on fire")
+	}
+	t.Run("offer", func(t *testing.T) {
+		t.Parallel()
+		inBubble(t, fails, func(t *testing.T, b *bench) {
+			b.connect()
+			b.offer("t1")
+			b.grant("t1", 1)
+			r := b.result()
+			b.offer("t1", func(o *protocol.Offer) { o.Attempt, o.Status = 1, task.Failed })
+			b.offer("t1") // of before
+			b.claims()
+			b.receipt(r, true, "")
+			sleep(time.Minute)
+			b.wantSomeClaims("t1")
+		})
+	})
+	t.Run("list", func(t *testing.T) {
+		t.Parallel()
+		inBubble(t, fails, func(t *testing.T, b *bench) {
+			b.connect()
+			b.offer("t1")
+			b.grant("t1", 1)
+			first := b.result()
+			b.connect(mine("t1", 1))
+			sleep(time.Minute)
+			for _, r := range drain[protocol.Result](t, b.wire, protocol.KindResult) {
+				if r.SHA256 != first.SHA256 {
+					t.Errorf("answers %s, and before %s", r.Error, first.Error)
+				}
+			}
+		})
+	})
+	t.Run("deny", func(t *testing.T) {
+		t.Parallel()
+		inBubble(t, slow, func(t *testing.T, b *bench) {
+			b.connect()
+			b.offer("busy")
+			b.grant("busy", 1)
+			b.offer("t1")
+			b.grant("t1", 1)
+			b.order(protocol.Order{Order: protocol.OrderDeny, TaskID: "t1", Code: protocol.CodeSettled})
+			sleep(21 * time.Second)
+			b.wantMarks("busy/1", "t1/1")
+		})
+	})
+}
