@@ -226,6 +226,19 @@ func TestShellScriptsMarkTheirExecutions(t *testing.T) {
 	}
 }
 
+func TestAProcessIsMeasuredWhileItIsThere(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/proc/self/statm"); err != nil {
+		t.Skip("there is no /proc")
+	}
+	if s, ok := history.Measure(os.Getpid()); !ok || s.Descriptors < 3 || s.RSSBytes < 1<<20 {
+		t.Errorf("measured %+v %t", s, ok)
+	}
+	if s, ok := history.Measure(1 << 30); ok {
+		t.Errorf("nobody uses %+v", s)
+	}
+}
+
 // wait lets the clock go on.
 func wait(t *testing.T, d time.Duration) {
 	t.Helper()

@@ -3,10 +3,6 @@ package site
 import (
 	"encoding/json"
 	"errors"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -103,7 +99,7 @@ func (s *Site) Sample(w *history.Writer, name string, p *programs.Process) (stop
 				return
 			case <-tick.C:
 			}
-			if sample, ok := measure(p.PID()); ok {
+			if sample, ok := history.Measure(p.PID()); ok {
 				if err := w.Sampled(name, p.PID(), sample); err != nil {
 					s.t.Error(err)
 				}
@@ -111,17 +107,4 @@ func (s *Site) Sample(w *history.Writer, name string, p *programs.Process) (stop
 		}
 	})
 	return func() { close(done); all.Wait() }
-}
-
-// measure reads /proc; not ok when the process has ended, or there is no /proc.
-func measure(pid int) (history.Sample, bool) {
-	folder := filepath.Join("/proc", strconv.Itoa(pid))
-	open, err := os.ReadDir(filepath.Join(folder, "fd"))
-	memory, err2 := os.ReadFile(filepath.Join(folder, "statm"))
-	fields := strings.Fields(string(memory))
-	if err != nil || err2 != nil || len(fields) < 2 {
-		return history.Sample{}, false
-	}
-	pages, err := strconv.ParseInt(fields[1], 10, 64)
-	return history.Sample{Descriptors: len(open), RSSBytes: pages * int64(os.Getpagesize())}, err == nil
 }

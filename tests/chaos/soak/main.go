@@ -54,6 +54,7 @@ import (
 	"time"
 
 	"muster/internal/protocol"
+	"muster/tests/chaos/history"
 )
 
 type options struct {
@@ -153,7 +154,7 @@ func bounded() (done func()) {
 			case <-over:
 				return
 			case <-tick.C:
-				if now, ok := measure(os.Getpid()); ok && now.RSSBytes > judgeBytes {
+				if now, ok := history.Measure(os.Getpid()); ok && now.RSSBytes > judgeBytes {
 					panic("the judge needs more memory than it may have")
 				}
 			}

@@ -13,8 +13,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"muster/tests/chaos/history"
 )
 
 // process is one running program. What it says goes to a log file.
@@ -111,19 +109,6 @@ func (p *process) stop(patience time.Duration) error {
 }
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
-
-// measure reads what a process uses; not ok when it has ended.
-func measure(pid int) (history.Sample, bool) {
-	folder := filepath.Join("/proc", strconv.Itoa(pid))
-	open, err := os.ReadDir(filepath.Join(folder, "fd"))
-	memory, err2 := os.ReadFile(filepath.Join(folder, "statm"))
-	fields := strings.Fields(string(memory))
-	if err != nil || err2 != nil || len(fields) < 2 {
-		return history.Sample{}, false
-	}
-	pages, err := strconv.ParseInt(fields[1], 10, 64)
-	return history.Sample{Descriptors: len(open), RSSBytes: pages * int64(os.Getpagesize())}, err == nil
-}
 
 // processorTime is what a process has used, user and system.
 func processorTime(pid int) time.Duration {

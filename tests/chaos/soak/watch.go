@@ -45,18 +45,11 @@ func (s *soak) watchRuns(ctx context.Context) {
 
 // sample writes down what headquarters and the agents use, until ctx ends.
 func (s *soak) sample(ctx context.Context) {
-	tick := time.NewTicker(sampleEvery)
-	defer tick.Stop()
 	agents := time.Now()
 	var low trough
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	every(ctx, sampleEvery, func() {
 		if pid := s.hqPID.get(); pid > 0 {
-			if sample, ok := measure(pid); ok {
+			if sample, ok := history.Measure(pid); ok {
 				raise(&s.tally.peakRSS, sample.RSSBytes)
 				raise(&s.tally.peakDescriptors, int64(sample.Descriptors))
 				s.failed(s.eye.sampled("headquarters", pid, sample))
@@ -66,15 +59,30 @@ func (s *soak) sample(ctx context.Context) {
 			}
 		}
 		if time.Since(agents) < agentEvery {
-			continue
+			return
 		}
 		agents = time.Now()
 		for _, a := range s.agents {
 			if pid := a.pid.get(); pid > 0 {
-				if sample, ok := measure(pid); ok {
+				if sample, ok := history.Measure(pid); ok {
 					s.failed(s.eye.sampled("agent "+a.store, pid, sample))
 				}
 			}
+		}
+	})
+}
+
+// every does something again and again until ctx ends, for the first time after a
+// while.
+func every(ctx context.Context, while time.Duration, do func()) {
+	tick := time.NewTicker(while)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			do()
 		}
 	}
 }
@@ -145,14 +153,5 @@ func (s *soak) look(again bool) {
 }
 
 func (s *soak) lookOn(ctx context.Context) {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			s.look(false)
-		}
-	}
+	every(ctx, lookEvery, func() { s.look(false) })
 }
