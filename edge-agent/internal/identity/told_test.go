@@ -42,6 +42,8 @@ func TestTheAgeOfACertificateIsCountedByHeadquartersTime(t *testing.T) {
 		say(other.Key, now)
 		say(over, now)
 		id.Hear("orders", []byte("{"), hq.Key.Sign("orders", []byte("{")))
+		moved := []byte(`{"id":"1","at":"` + now.Format(time.RFC3339) + `","seq":1}`)
+		id.Hear("orders", moved, hq.Key.Sign("others", moved))
 		if got := id.Now(wall); !got.Equal(wall) {
 			t.Fatalf("%s by the word of nobody", got)
 		}
