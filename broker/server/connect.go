@@ -53,7 +53,7 @@ func (s *Server) admit(p *peer, cl *mqtt.Client, pk packets.Packet) packets.Code
 	if pk.Properties.AuthenticationMethod != "" {
 		return packets.ErrBadAuthenticationMethod
 	}
-	if why := p.secure.Fault(p.cert, time.Now()); why != "" {
+	if why := p.secure.Fault(p.cert, s.opts.Now()); why != "" {
 		return door.Refused(packets.ErrNotAuthorized, why)
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.Limits.ConnectDeadline)

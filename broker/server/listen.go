@@ -26,8 +26,12 @@ func (s *Server) listen(ctx context.Context, name string, lc ListenerConfig) err
 	if err != nil {
 		return fmt.Errorf("listeners.%s.address: %w", name, err)
 	}
+	config := secure.TLS()
+	if config != nil {
+		config.Time = s.opts.Now
+	}
 	opts := guard.Options{
-		Limits: s.connLimits(), Caps: s.caps, TLS: secure.TLS(),
+		Limits: s.connLimits(), Caps: s.caps, TLS: config,
 		Logger: s.log.With("listener", name), Goodbye: s.goodbye,
 		Handle: func(c *guard.Conn, establish func(net.Conn) error) { s.handle(c, secure, establish) },
 	}

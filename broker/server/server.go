@@ -86,6 +86,8 @@ type Options struct {
 	// terminal publishes about its own is acknowledged and ignored, and its
 	// presence will is accepted and dropped.
 	ManagedPresence bool
+	// Now is the time by which certificates are good; nil: this machine's clock.
+	Now func() time.Time
 	// Listen opens the listeners; nil: on the network of this machine.
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 	// Interop is for the interoperability tests alone.
@@ -138,6 +140,9 @@ func New(cfg Config, opts Options) (*Server, error) {
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
 	}
 	if opts.Listen == nil {
 		opts.Listen = new(net.ListenConfig).Listen

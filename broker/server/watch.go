@@ -35,7 +35,7 @@ func (s *Server) lookAgain() {
 			c.Refresh(s.log.With("listener", name))
 		}
 	}
-	now := time.Now()
+	now := s.opts.Now()
 	for _, p := range s.seats.Holders() {
 		why := p.secure.Fault(p.cert, now)
 		if why == "" || p.client.Closed() {

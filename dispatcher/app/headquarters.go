@@ -132,8 +132,14 @@ func (hq *headquarters) wireTrigger() error {
 
 func (hq *headquarters) wireLink() error {
 	if hq.cfg.Transport == TransportEmbedded {
-		embedded, err := transport.NewEmbedded(hq.cfg.Broker, hq.handle,
-			func(s transport.Session) { s.At = hq.now(); hq.presence.Session(s) }, hq.banned, hq.listen, hq.log)
+		embedded, err := transport.NewEmbedded(hq.cfg.Broker, transport.EmbeddedOptions{
+			Handle:  hq.handle,
+			Session: func(s transport.Session) { s.At = hq.now(); hq.presence.Session(s) },
+			Banned:  hq.banned,
+			Now:     hq.now,
+			Listen:  hq.listen,
+			Logger:  hq.log,
+		})
 		hq.link = embedded
 		return err
 	}

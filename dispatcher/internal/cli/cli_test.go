@@ -60,12 +60,13 @@ func setup(t *testing.T, tune ...func(*trigger.Config)) *headquarters {
 	cfg.Anonymous, cfg.UsersFile = true, ""
 	cfg.Listeners.TCP.Address = "127.0.0.1:0"
 	var step *trigger.Trigger
-	link, err := transport.NewEmbedded(cfg, func(ctx context.Context, in transport.Inbound) error {
+	handle := func(ctx context.Context, in transport.Inbound) error {
 		if addr, ok := topics.Parse(in.Topic); ok && addr.Area == protocol.AreaRequest {
 			return step.Handle(ctx, addr, in)
 		}
 		return nil
-	}, func(transport.Session) {}, nil, nil, log)
+	}
+	link, err := transport.NewEmbedded(cfg, transport.EmbeddedOptions{Handle: handle, Session: func(transport.Session) {}, Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"time"
 
 	"muster/broker/server"
 )
@@ -18,21 +19,36 @@ type Embedded struct {
 	broker *server.Server
 }
 
+// EmbeddedOptions connects the broker with the program that it lives in.
+type EmbeddedOptions struct {
+	// Handle is required.
+	Handle Handler
+	// Session is told, in order for each terminal, when its connection begins or
+	// ends. Required.
+	Session func(Session)
+	// Banned is told when a client's ban begins; may be nil.
+	Banned func(server.Ban)
+	// Now is the time by which certificates are good; nil: this machine's clock.
+	Now func() time.Time
+	// Listen opens the listeners; nil: on the network of this machine.
+	Listen Listen
+	// Logger is required.
+	Logger *slog.Logger
+}
+
 // NewEmbedded returns a link whose broker is configured but not yet listening.
-// session is told, in order for each terminal, when its connection begins or
-// ends. banned is told when a client's ban begins and may be nil. A nil listen
-// opens the listeners on the network of this machine.
-func NewEmbedded(cfg server.Config, handle Handler, session func(Session), banned func(server.Ban), listen Listen, log *slog.Logger) (*Embedded, error) {
+func NewEmbedded(cfg server.Config, opts EmbeddedOptions) (*Embedded, error) {
 	broker, err := server.New(cfg, server.Options{
-		Logger:          log,
-		Listen:          listen,
+		Logger:          opts.Logger,
+		Listen:          opts.Listen,
 		ManagedPresence: true,
-		Banned:          banned,
+		Banned:          opts.Banned,
+		Now:             opts.Now,
 		Intake: func(ctx context.Context, m server.Message) error {
-			return handle(ctx, Inbound{Topic: m.Topic, Payload: m.Payload, Retained: m.Retained,
+			return opts.Handle(ctx, Inbound{Topic: m.Topic, Payload: m.Payload, Retained: m.Retained,
 				ResponseTopic: m.ResponseTopic, CorrelationData: m.CorrelationData, Signature: m.Signature, User: m.User})
 		},
-		Session: func(s server.Session) { session(Session(s)) },
+		Session: func(s server.Session) { opts.Session(Session(s)) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot embed the broker: %w", err)

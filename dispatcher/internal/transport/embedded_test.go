@@ -169,7 +169,7 @@ func startEmbedded(t *testing.T, handle transport.Handler) (transport.Link, stri
 	t.Helper()
 	cfg := server.DefaultConfig()
 	cfg.Listeners.TCP.Address, cfg.Anonymous = "127.0.0.1:0", true
-	link, err := transport.NewEmbedded(cfg, handle, func(transport.Session) {}, nil, nil, slog.New(slog.DiscardHandler))
+	link, err := transport.NewEmbedded(cfg, transport.EmbeddedOptions{Handle: handle, Session: func(transport.Session) {}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

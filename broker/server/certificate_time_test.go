@@ -1,0 +1,42 @@
+package server_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"muster/broker/server"
+)
+
+// TestCertificatesAreJudgedByTheClockThatIsKept: at the handshake, and in sessions
+// that live on.
+func TestCertificatesAreJudgedByTheClockThatIsKept(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	events, opts := newSessions()
+	var off atomic.Int64
+	opts.Now = func() time.Time { return time.Now().Add(time.Duration(off.Load())) }
+	s, err := server.New(a.config("users: []\n"), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Stop(t.Context()) })
+	cert := a.terminal("0001", "pos1")
+	if _, code, reason := a.answer(s, as("0001/pos1"), cert); code != 0 {
+		t.Fatalf("0x%02x %s", code, reason)
+	}
+	events.next(t, "pos1", true)
+	off.Store(int64(2 * time.Hour))
+	events.next(t, "pos1", false)
+	conn := a.dial(s, cert)
+	if _, err := conn.Read(make([]byte, 1)); err == nil {
+		t.Error("an ended certificate shook hands")
+	}
+	off.Store(0)
+	if _, code, reason := a.answer(s, as("0001/pos1"), cert); code != 0 {
+		t.Errorf("set right: 0x%02x %s", code, reason)
+	}
+}
