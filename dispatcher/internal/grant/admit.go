@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
 	"muster/internal/protocol"
@@ -42,24 +43,33 @@ func (a *Admission) admitLoop(ctx context.Context) {
 func (a *Admission) admit(ctx context.Context) time.Duration {
 	for ctx.Err() == nil {
 		for _, o := range a.takeOrders() {
-			a.tell(ctx, o)
+			_ = a.alone("an order", o.TaskID, o.who, func() error { a.tell(ctx, o); return nil })
 		}
 		now := a.cfg.Now()
 		batch, wait := a.pick(time.Now())
 		sideBySide(batch, func(p *admission) {
-			p.granted, p.err = a.cfg.Tasks.Grant(ctx, store.Grant{TaskID: p.claim.key.task,
-				StoreID: p.claim.key.who.store, TerminalID: p.claim.key.who.id, Instance: p.slot.instance, LeaseUntil: now.Add(firstLease(p.claim.run))}, now)
+			p.err = p.claim.alone(a, func() error { return a.commit(ctx, p, now) })
 		})
 		for _, p := range batch {
-			a.finish(ctx, p, now)
+			_ = p.claim.alone(a, func() error { a.finish(ctx, p, now); return nil })
 		}
 		waiting := a.takeFresh()
-		sideBySide(waiting, func(c *claim) { a.note(ctx, c, now) })
+		sideBySide(waiting, func(c *claim) { _ = c.alone(a, func() error { return a.note(ctx, c, now) }) })
 		if len(batch) == 0 && len(waiting) == 0 {
 			return wait
 		}
 	}
 	return 0
+}
+
+func (c *claim) alone(a *Admission, do func() error) error {
+	return a.alone("the claim", c.key.task, c.key.who, do)
+}
+
+func (a *Admission) commit(ctx context.Context, p *admission, now time.Time) (err error) {
+	p.granted, err = a.cfg.Tasks.Grant(ctx, store.Grant{TaskID: p.claim.key.task,
+		StoreID: p.claim.key.who.store, TerminalID: p.claim.key.who.id, Instance: p.slot.instance, LeaseUntil: now.Add(firstLease(p.claim.run))}, now)
+	return err
 }
 
 // pick takes slots and tokens for the claims whose turn it is, the slot first:
@@ -134,17 +144,15 @@ func (a *Admission) take(c *claim, now time.Time) *admission {
 // life.
 func firstLease(r *run) time.Duration { return min(r.Policy.Lease, StartTimeout) }
 
-// finish publishes a committed grant, and gives the slot of any other back.
+// finish publishes a committed grant, and gives the slot of any other back. One that
+// is committed and cannot be published keeps its slot until its first lease ends.
 func (a *Admission) finish(ctx context.Context, p *admission, now time.Time) {
 	t, who := p.granted.Task, p.claim.key.who
 	if p.err != nil || p.granted.Refusal != "" {
-		a.mu.Lock()
-		if p.slot.attempt == 0 {
-			a.slots.giveBack(p.slot)
-		}
-		a.mu.Unlock()
+		a.giveBack(p.slot)
 	}
 	switch {
+	case quarantine.Broke(p.err): // the ward has told of it; the terminal will claim again
 	case p.err != nil && ctx.Err() != nil: // headquarters stops; if it is committed, the next start finds it
 	case p.err != nil:
 		if left, due := a.due(who, "uncommitted"); due {
@@ -157,6 +165,15 @@ func (a *Admission) finish(ctx context.Context, p *admission, now time.Time) {
 	case a.confirm(p.slot, t):
 		a.stats.granted.Add(1)
 		a.tell(ctx, grantOrder(p.claim.run, t, who))
+	}
+}
+
+// giveBack frees a slot unless its grant is committed after all.
+func (a *Admission) giveBack(sl *slot) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if sl.attempt == 0 {
+		a.slots.giveBack(sl)
 	}
 }
 
@@ -217,13 +234,15 @@ func (a *Admission) takeFresh() (waiting []*claim) {
 
 // note records that a claim waits. It is evidence for the report, so a failure
 // is no reason to stop.
-func (a *Admission) note(ctx context.Context, c *claim, now time.Time) {
-	if err := a.cfg.Tasks.NoteClaim(ctx, c.key.task, now); err != nil && ctx.Err() == nil {
+func (a *Admission) note(ctx context.Context, c *claim, now time.Time) error {
+	err := a.cfg.Tasks.NoteClaim(ctx, c.key.task, now)
+	if err != nil && ctx.Err() == nil && !quarantine.Broke(err) {
 		if left, due := a.due(c.key.who, "unnoted"); due {
 			a.log.Warn("a waiting claim could not be noted", "task_id", c.key.task,
 				"store_id", c.key.who.store, "terminal_id", c.key.who.id, "error", err, "left_out", left)
 		}
 	}
+	return err
 }
 
 func sooner(due, wait time.Duration) time.Duration {

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"muster/dispatcher/internal/bucket"
+	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/store"
 	"muster/internal/logs"
 	"muster/internal/protocol"
@@ -73,8 +74,8 @@ type Orders interface {
 	ClearOffer(ctx context.Context, storeID, taskID string) error
 }
 
-// Config wires admission. Every field is required. Now is what is stored and told,
-// and may step; leases, budgets and what waits go by time.Now.
+// Config wires admission. Every field but Ward is required. Now is what is stored and
+// told, and may step; leases, budgets and what waits go by time.Now.
 type Config struct {
 	Tasks      Tasks
 	Attempts   Attempts
@@ -85,6 +86,10 @@ type Config struct {
 	MaxRunning int     // cap on RUNNING over all runs, at least 1
 	PerSecond  float64 // grants a second over all runs; 0: no limit
 	Burst      int     // grants at once, at least 1
+
+	// Ward is told of a claim, an order or the end of a lease that makes
+	// headquarters panic.
+	Ward *quarantine.Ward
 }
 
 // Admission is the step. Create it with New; its methods are safe for
@@ -121,6 +126,12 @@ type run struct {
 type order struct {
 	who terminal
 	protocol.Order
+}
+
+// alone does what is about one task and one terminal: if it panics, that is told,
+// and all else goes on.
+func (a *Admission) alone(what, taskID string, who terminal, do func() error) error {
+	return a.cfg.Ward.Do(quarantine.AlarmStep, what+" of task "+taskID+", terminal "+who.store+"/"+who.id, do)
 }
 
 // terminal is an address.

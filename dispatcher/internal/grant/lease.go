@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
 	"muster/internal/protocol"
@@ -73,12 +74,16 @@ func (a *Admission) takeExpired(now time.Time) (expired []*slot, wait time.Durat
 // it only if it still runs: an answer that came first stays.
 func (a *Admission) expire(ctx context.Context, sl *slot) {
 	now := a.cfg.Now()
-	settled, err := a.cfg.Attempts.Settle(ctx, a.expiry(sl, now), now)
+	var settled store.Settled
+	err := a.alone("the end of the lease", sl.task, sl.holder, func() (err error) {
+		settled, err = a.cfg.Attempts.Settle(ctx, a.expiry(sl, now), now)
+		return err
+	})
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
 	case err != nil:
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && !quarantine.Broke(err) {
 			a.log.Error("an expired attempt could not be ended; it is tried again", "task_id", sl.task,
 				"attempt", sl.attempt, "store_id", sl.holder.store, "error", err)
 		}

@@ -1,0 +1,201 @@
+package grant_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"muster/dispatcher/internal/grant"
+	"muster/dispatcher/internal/quarantine"
+	"muster/dispatcher/internal/steptest"
+	"muster/dispatcher/internal/store"
+	"muster/dispatcher/internal/transport"
+	"muster/internal/protocol"
+	"muster/internal/task"
+)
+
+// brittle is a store that panics over one task in what breaks names.
+type brittle struct {
+	*store.Store
+	breaks atomic.Pointer[string]
+}
+
+const poisoned = "r-S000"
+
+func (b *brittle) crack(what, taskID string) {
+	if *b.breaks.Load() == what && taskID == poisoned {
+		panic("nobody can " + what + " that")
+	}
+}
+
+func (b *brittle) Grant(ctx context.Context, g store.Grant, now time.Time) (store.Granted, error) {
+	b.crack("grant", g.TaskID)
+	granted, err := b.Store.Grant(ctx, g, now)
+	b.crack("answer", g.TaskID)
+	return granted, err
+}
+
+func (b *brittle) NoteClaim(ctx context.Context, taskID string, now time.Time) error {
+	b.crack("note", taskID)
+	return b.Store.NoteClaim(ctx, taskID, now)
+}
+
+func (b *brittle) Settle(ctx context.Context, a store.Answer, now time.Time) (store.Settled, error) {
+	b.crack("settle", a.Attempt.TaskID)
+	return b.Store.Settle(ctx, a, now)
+}
+
+// mute panics over one kind of order of the same task.
+type mute struct {
+	*transport.Sender
+	b *brittle
+}
+
+func (m mute) Order(ctx context.Context, storeID, terminalID string, o protocol.Order) error {
+	m.b.crack(string(o.Order)+" aloud", o.TaskID)
+	return m.Sender.Order(ctx, storeID, terminalID, o)
+}
+
+// shaky is a desk over a brittle store.
+type shaky struct {
+	*desk
+	brittle *brittle
+
+	mu     sync.Mutex
+	alarms []string
+}
+
+func (s *shaky) breaks(what string) { s.brittle.breaks.Store(&what) }
+
+// told returns the alarms since it was last asked.
+func (s *shaky) told() string {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	told := strings.Join(s.alarms, "\n")
+	s.alarms = nil
+	return told
+}
+
+func openShaky(t *testing.T, l limits, breaks string) *shaky {
+	t.Helper()
+	s := &shaky{desk: &desk{t: t}}
+	s.Bench = steptest.New(t, func(changes []store.Change) { s.Changed(changes) })
+	s.brittle = &brittle{Store: s.Store}
+	s.breaks(breaks)
+	s.Admission = grant.New(grant.Config{Tasks: s.brittle, Attempts: s.brittle, Grants: s.Store, Orders: mute{s.Sender, s.brittle},
+		Now: s.now, Logger: s.Logger, MaxRunning: l.running, PerSecond: l.perSecond, Burst: l.burst,
+		Ward: &quarantine.Ward{Logger: s.Logger, Now: time.Now, Alarm: func(kind, subject string, trouble error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.alarms = append(s.alarms, kind+" "+subject+": "+trouble.Error())
+		}}})
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Admission.Stop)
+	return s
+}
+
+func alarm(what, breaks string) string {
+	return "step_panicked " + what + " of task r-S000, terminal S000/pos: headquarters panicked: nobody can " + breaks + " that"
+}
+
+// A claim that makes headquarters panic is told and costs no slot; the others
+// are granted, and it is too once the fault is mended.
+func TestAClaimThatPanicsHoldsUpNoOther(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := openShaky(t, limits{running: 3, burst: 1}, "grant")
+		s.Create("r", 3, steptest.Policy())
+		for range 4 { // more often than there are slots
+			s.claim("r", 0)
+			synctest.Wait()
+		}
+		if told := s.told(); told != alarm("the claim", "grant") {
+			t.Errorf("alarms %s", told)
+		}
+		if got := s.Stats(); got.Running != 0 || got.Waiting != 0 {
+			t.Errorf("it holds a slot or waits: %+v", got)
+		}
+		s.claim("r", 1)
+		s.claim("r", 2)
+		if n := len(s.grants()); n != 2 {
+			t.Errorf("%d of the others are granted", n)
+		}
+		s.breaks("")
+		s.claim("r", 0)
+		if n := len(s.grants()); n != 3 {
+			t.Errorf("%d are granted once the fault is mended", n)
+		}
+	})
+}
+
+// What is committed before the panic counts: its slot comes back when its
+// terminal, which is not told, does not start.
+func TestAGrantThatPanicsAfterItsCommitIsTakenBackByItsLease(t *testing.T) {
+	for _, breaks := range []string{"answer", "grant aloud"} {
+		inBubble(t, func(t *testing.T) {
+			s := openShaky(t, limits{running: 2, burst: 1}, breaks)
+			s.Create("r", 2, steptest.Policy())
+			s.claim("r", 0)
+			s.claim("r", 1)
+			if told := s.told(); told != alarm("the claim", breaks) || len(s.grants()) != 1 || s.Stats().Running != 2 {
+				t.Errorf("%d granted, %+v, alarms %s", len(s.grants()), s.Stats(), told)
+			}
+			s.progress("r", 1, 1)
+			time.Sleep(grant.StartTimeout + time.Second)
+			synctest.Wait()
+			if got := s.Task(poisoned); got.State.Status == task.Running || s.Stats().Running != 1 {
+				t.Errorf("the slot is not back: %+v", got.State)
+			}
+		})
+	}
+}
+
+func TestWhatPanicsOverOneWaitingClaimOrOrderHoldsUpNoOther(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := openShaky(t, limits{running: 1, burst: 1}, "note")
+		s.Create("q", 1, steptest.Policy())
+		s.Create("r", 2, steptest.Policy())
+		s.claim("q", 0)
+		s.claim("r", 0)
+		s.claim("r", 1)
+		if told := s.told(); told != alarm("the claim", "note") || s.Task("r-S001").ClaimedAt.IsZero() {
+			t.Errorf("alarms %s", told)
+		}
+		s.breaks("deny aloud")
+		if _, _, err := s.Store.Cancel(t.Context(), "r", nil, task.ReasonByUser, "wang", time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if told := s.told(); told != alarm("an order", "deny aloud") || len(s.denials()) != 1 {
+			t.Errorf("%d are denied, alarms %s", len(s.denials()), told)
+		}
+	})
+}
+
+// The slot of an attempt that cannot be ended stays taken, since it may run; it
+// comes back once the fault is mended. The others end in time.
+func TestALeaseWhoseEndPanicsIsTriedAgainAndHoldsUpNoOther(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := openShaky(t, wide(), "settle")
+		s.Create("r", 3, steptest.Policy())
+		for i := range 3 {
+			s.claim("r", i)
+		}
+		synctest.Wait()
+		time.Sleep(grant.StartTimeout + 21*time.Second)
+		if told := s.told(); told != alarm("the end of the lease", "settle") || s.Stats().Running != 1 || s.Stats().Expired != 2 {
+			t.Errorf("%+v, alarms %s", s.Stats(), told)
+		}
+		s.breaks("")
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		if got := s.Stats(); got.Running != 0 || got.Expired != 3 {
+			t.Errorf("once the fault is mended: %+v", got)
+		}
+	})
+}
