@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"path/filepath"
 	"runtime/debug"
-	"sync/atomic"
 	"time"
 
 	"muster/dispatcher/internal/admin"
@@ -66,7 +65,7 @@ type headquarters struct {
 	bans     bans
 	belied   logs.Sparing // alarms of an offer that another one replaced
 	disk     chan error   // what the database says of its disk; nil: well again
-	panicked atomic.Int64 // when a panic was last told, in nanoseconds
+	panicked logs.Sparing // a message that makes a step panic
 
 	trigger  *trigger.Trigger
 	offer    *offer.Offers
@@ -249,9 +248,6 @@ func stopped(stop func()) func() error {
 	return func() error { stop(); return nil }
 }
 
-// panicTold is how long the stack of a panic is not logged again.
-const panicTold = time.Minute
-
 // handle routes one message to its step. One that makes a step panic, or whose
 // write breaks by itself, must not end headquarters nor come again for ever: it
 // is acknowledged and not taken in. Terminals ask again for what matters to
@@ -266,9 +262,8 @@ func (hq *headquarters) handle(ctx context.Context, in transport.Inbound) (err e
 			return
 		}
 		err = nil
-		now := hq.now().UnixNano()
-		if last := hq.panicked.Load(); now-last > int64(panicTold) && hq.panicked.CompareAndSwap(last, now) {
-			hq.log.Error("a message made a step panic; it is not taken in", "topic", in.Topic, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
+		if left, due := hq.panicked.Due("", hq.now()); due { // stacks are large, and the message may come again and again
+			hq.log.Error("a message made a step panic; it is not taken in", "topic", in.Topic, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()), "left_out", left)
 			hq.raise(protocol.SeverityCritical, intake.AlarmPanicked, in.Topic, fmt.Errorf("%v", cause))
 		}
 	}()
