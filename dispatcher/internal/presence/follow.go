@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
 	"muster/internal/protocol"
@@ -25,7 +26,11 @@ func (p *Presence) follow(ctx context.Context) {
 			var failed sync.Map
 			for _, st := range batch {
 				all.Go(func() {
-					if err := p.settle(ctx, st); err != nil {
+					err := p.alone(st.who, func() error { return p.settle(ctx, st) })
+					switch {
+					case quarantine.Broke(err):
+						time.AfterFunc(brokenDelay, func() { p.markAgain(st) })
+					case err != nil:
 						failed.Store(st, err)
 					}
 				})
@@ -95,11 +100,15 @@ func (p *Presence) tryAgain(ctx context.Context, failed *sync.Map) {
 				"terminal_id", st.who.id, "error", value)
 			wait(ctx, retryDelay)
 		}
-		p.mu.Lock()
-		p.mark(st)
-		p.mu.Unlock()
+		p.markAgain(st)
 		return true
 	})
+}
+
+func (p *Presence) markAgain(st *state) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mark(st)
 }
 
 // beat notes that headquarters is alive.
@@ -108,7 +117,8 @@ func (p *Presence) beat(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		p.endTwins()
-		if err := p.cfg.Terminals.Beat(ctx, p.cfg.Now()); err != nil && ctx.Err() == nil {
+		err := p.cfg.Ward.Do(quarantine.AlarmStep, "the sign of life of headquarters", func() error { return p.cfg.Terminals.Beat(ctx, p.cfg.Now()) })
+		if err != nil && ctx.Err() == nil && !quarantine.Broke(err) {
 			p.log.Error("headquarters could not note that it is alive", "error", err)
 		}
 		select {

@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
 	"muster/internal/logs"
@@ -33,6 +34,9 @@ const (
 	batchSize = 64
 	// retryDelay is the pause after presence could not be stored or published.
 	retryDelay = 2 * time.Second
+	// brokenDelay is the pause after headquarters panicked over one terminal,
+	// which does not hold up the others meanwhile.
+	brokenDelay = 10 * time.Second
 )
 
 // Terminals is where presence is stored.
@@ -88,6 +92,7 @@ type Config struct {
 	// nil trouble that they do no more; subject is "{store}/{terminal}". It must
 	// not block.
 	Alarm  func(kind, subject string, trouble error)
+	Ward   *quarantine.Ward // is told of a terminal that makes headquarters panic; may be nil
 	Now    func() time.Time
 	Logger *slog.Logger
 }
@@ -205,23 +210,27 @@ func (p *Presence) Session(s transport.Session) {
 // terminal's own number where that tells of itself, and headquarters' time, in
 // microseconds, where its own broker does. No clock of a terminal takes part.
 func (p *Presence) apply(who terminal, online bool, session string, rank int64, at time.Time) {
+	if p.applies(who, online, session, rank, at) && !online {
+		p.tellOffline(who)
+	}
+}
+
+func (p *Presence) applies(who terminal, online bool, session string, rank int64, at time.Time) bool {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	st := p.known[who]
 	if st == nil {
 		if !online {
-			p.mu.Unlock()
-			return // nobody said that it was there
+			return false // nobody said that it was there
 		}
 		st = &state{who: who}
 		p.known[who] = st
 	}
 	switch {
 	case st.session == session && (st.online == online || online):
-		p.mu.Unlock()
-		return // said before, or a beginning after its end
+		return false // said before, or a beginning after its end
 	case st.session != session && (!online || st.online && rank < st.rank && !p.setBack(st)):
-		p.mu.Unlock()
-		return // not the newest session
+		return false // not the newest session
 	}
 	if online {
 		st.rank, st.began = rank, at
@@ -232,10 +241,7 @@ func (p *Presence) apply(who terminal, online bool, session string, rank int64, 
 		p.doubt(st)
 	}
 	p.mark(st)
-	p.mu.Unlock()
-	if !online {
-		p.tellOffline(who)
-	}
+	return true
 }
 
 // setBack reports that the newest session began after now: headquarters' clock,
@@ -246,8 +252,14 @@ func (p *Presence) setBack(st *state) bool {
 
 func (p *Presence) tellOffline(who terminal) {
 	for _, l := range p.cfg.Listeners {
-		l.Offline(who.store, who.id)
+		_ = p.alone(who, func() error { l.Offline(who.store, who.id); return nil })
 	}
+}
+
+// alone does what is about one terminal: if it panics, that is told, and all else
+// goes on.
+func (p *Presence) alone(who terminal, do func() error) error {
+	return p.cfg.Ward.Do(quarantine.AlarmStep, "terminal "+who.store+"/"+who.id, do)
 }
 
 func (p *Presence) count(st *state, online bool) {

@@ -97,7 +97,7 @@ func (p *Presence) rollCall(ctx context.Context) {
 			}
 			continue
 		}
-		p.put(ctx, q)
+		_ = p.alone(q.st.who, func() error { p.put(ctx, q); return nil })
 	}
 }
 
@@ -123,26 +123,35 @@ func (p *Presence) nextQuestion() (q question, wait time.Duration) {
 
 // put asks one terminal, unless the question is settled by now.
 func (p *Presence) put(ctx context.Context, q question) {
+	who := q.st.who
+	switch due, gone := p.asks(q); {
+	case gone:
+		p.log.Warn("terminal is silent and taken to be gone", "store_id", who.store, "terminal_id", who.id)
+		p.tellOffline(who)
+	case due:
+		order := protocol.Order{Order: protocol.OrderSync, Partial: true, ServerTimeMs: p.cfg.Now().UnixMilli()}
+		if err := p.cfg.Orders.Order(ctx, who.store, who.id, order); err != nil {
+			p.log.Debug("a terminal could not be asked for its hello", "store_id", who.store, "terminal_id", who.id, "error", err)
+		}
+	}
+}
+
+// asks counts a question and queues the next one, or takes the terminal to be gone
+// after the last.
+func (p *Presence) asks(q question) (due, gone bool) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	st := q.st
 	if st.doubted.IsZero() || !st.online || st.round != q.round {
-		p.mu.Unlock()
-		return
+		return false, false
 	}
 	if st.asked == maxAsked {
 		p.count(st, false)
 		st.silent, st.online, st.since, st.doubted = true, false, st.doubted, time.Time{}
 		p.mark(st)
-		p.mu.Unlock()
-		p.log.Warn("terminal is silent and taken to be gone", "store_id", st.who.store, "terminal_id", st.who.id)
-		p.tellOffline(st.who)
-		return
+		return false, true
 	}
 	st.asked++
 	p.ask(question{st: st, round: q.round, at: time.Now().Add(askAgain)})
-	p.mu.Unlock()
-	order := protocol.Order{Order: protocol.OrderSync, Partial: true, ServerTimeMs: p.cfg.Now().UnixMilli()}
-	if err := p.cfg.Orders.Order(ctx, st.who.store, st.who.id, order); err != nil {
-		p.log.Debug("a terminal could not be asked for its hello", "store_id", st.who.store, "terminal_id", st.who.id, "error", err)
-	}
+	return true, false
 }

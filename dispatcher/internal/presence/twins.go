@@ -68,17 +68,20 @@ func (p *Presence) lookForTwins(who terminal, instance string) {
 	if len(instance) > maxInstance {
 		return
 	}
+	if p.twinsFound(who, instance) {
+		p.alarmTwins(who, fmt.Errorf("%w (process %s is back)", errTwins, instance))
+	}
+}
+
+func (p *Presence) twinsFound(who terminal, instance string) bool {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	st := p.known[who]
 	if st == nil {
 		st = &state{who: who}
 		p.known[who] = st
 	}
-	due := st.twins.heardFrom(instance, time.Now())
-	p.mu.Unlock()
-	if due && p.cfg.Alarm != nil {
-		p.cfg.Alarm(protocol.AlarmTwins, who.store+"/"+who.id, fmt.Errorf("%w (process %s is back)", errTwins, instance))
-	}
+	return st.twins.heardFrom(instance, time.Now())
 }
 
 // maxInstance bounds the name of a process, as the schema does.
@@ -86,18 +89,25 @@ const maxInstance = 63
 
 // endTwins tells which alarms are over.
 func (p *Presence) endTwins() {
+	for _, who := range p.noTwins(time.Now()) {
+		_ = p.alone(who, func() error { p.alarmTwins(who, nil); return nil })
+	}
+}
+
+// noTwins takes those whose second machine is gone.
+func (p *Presence) noTwins(now time.Time) (over []terminal) {
 	p.mu.Lock()
-	var over []terminal
-	now := time.Now()
+	defer p.mu.Unlock()
 	for who, st := range p.known {
 		if st.twins.over(now) {
 			over = append(over, who)
 		}
 	}
-	p.mu.Unlock()
-	for _, who := range over {
-		if p.cfg.Alarm != nil {
-			p.cfg.Alarm(protocol.AlarmTwins, who.store+"/"+who.id, nil)
-		}
+	return over
+}
+
+func (p *Presence) alarmTwins(who terminal, trouble error) {
+	if p.cfg.Alarm != nil {
+		p.cfg.Alarm(protocol.AlarmTwins, who.store+"/"+who.id, trouble)
 	}
 }
