@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/store"
 )
 
@@ -22,7 +23,8 @@ const (
 	// settleIn is how long a new run's own offers go first: its fan-out of some
 	// thousand stores takes a second, and what is withdrawn goes the same way.
 	settleIn = 5 * time.Second
-	// retryIn is the pause after the store failed.
+	// retryIn is the pause after the store failed, or headquarters panicked over one
+	// job, which does not hold up the others.
 	retryIn = 5 * time.Second
 	// batch bounds what one transaction withdraws: results that come in do not
 	// wait longer than some milliseconds for it.
@@ -36,11 +38,12 @@ type Tasks interface {
 	Supersede(ctx context.Context, job string, most int, now time.Time) (int, error)
 }
 
-// Config wires the backlog. Every field is required.
+// Config wires the backlog. Every field but Ward is required.
 type Config struct {
 	Tasks  Tasks
 	Now    func() time.Time
 	Logger *slog.Logger
+	Ward   *quarantine.Ward // is told of a job or run that makes headquarters panic
 }
 
 // Backlog is the step. Create it with New; its methods are safe for concurrent
@@ -126,24 +129,36 @@ func (b *Backlog) loop(ctx context.Context) {
 			return
 		}
 		for _, run := range b.takeRuns() {
-			if r, err := b.cfg.Tasks.GetRun(ctx, run); err == nil {
-				b.look(r.Job, "")
-			} else if !b.again(ctx, "", run, err) {
+			err := b.cfg.Ward.Do(quarantine.AlarmStep, "the backlog of run "+run, func() error { return b.lookAtRun(ctx, run) })
+			if err != nil && !b.again(ctx, "", run, err) {
 				return
 			}
 		}
 		for _, job := range b.takeJobs() {
-			if err := b.supersede(ctx, job); err != nil && !b.again(ctx, job, "", err) {
+			err := b.cfg.Ward.Do(quarantine.AlarmStep, "the backlog of job "+job, func() error { return b.supersede(ctx, job) })
+			if err != nil && !b.again(ctx, job, "", err) {
 				return
 			}
 		}
 	}
 }
 
+func (b *Backlog) lookAtRun(ctx context.Context, run string) error {
+	r, err := b.cfg.Tasks.GetRun(ctx, run)
+	if err == nil {
+		b.look(r.Job, "")
+	}
+	return err
+}
+
 // again asks for the same once more, after a pause.
 func (b *Backlog) again(ctx context.Context, job, run string, err error) bool {
 	if ctx.Err() != nil || errors.Is(err, store.ErrClosed) {
 		return false
+	}
+	if quarantine.Broke(err) {
+		time.AfterFunc(retryIn, func() { b.look(job, run) })
+		return true
 	}
 	b.cfg.Logger.Error("what is superseded could not be withdrawn; it is tried again", "job", job, "run_id", run, "error", err)
 	b.look(job, run)
