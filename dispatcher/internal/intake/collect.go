@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"muster/dispatcher/internal/job"
+	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
 	"muster/internal/protocol"
@@ -42,7 +43,9 @@ func (i *Intake) collect(ctx context.Context) {
 		due.Stop()
 		calls, wait := i.pass(time.Now())
 		for _, e := range calls {
-			i.call(ctx, e.who, e.upload)
+			if i.alone(e, func() error { i.call(ctx, e.who, e.upload); return nil }) != nil {
+				i.yield(e)
+			}
 		}
 		if wait > 0 {
 			due.Reset(wait)
@@ -54,6 +57,26 @@ func (i *Intake) call(ctx context.Context, who terminal, u upload) {
 	i.tell(ctx, who, protocol.Order{Order: protocol.OrderSend, TaskID: u.task, Attempt: u.attempt})
 }
 
+// alone does what is about one announced result: if it panics, that is told, and
+// all else goes on.
+func (i *Intake) alone(e *announced, do func() error) error {
+	return i.cfg.Ward.Do(quarantine.AlarmStep, "the turn of task "+e.task+", terminal "+e.who.store+"/"+e.who.id, do)
+}
+
+// yield takes the turn of a result back that could not be called for. Its terminal
+// may announce it again.
+func (i *Intake) yield(e *announced) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.line.remove(e.upload)
+	i.resume(e)
+	i.signal()
+}
+
+func (i *Intake) resume(e *announced) {
+	_ = i.alone(e, func() error { i.cfg.Leases.Resume(e.task, e.attempt); return nil })
+}
+
 // pass takes the slots of overdue uploads back and gives free ones to those
 // whose turn it is. It returns whom to call, and how long until there is
 // something to do again.
@@ -63,7 +86,7 @@ func (i *Intake) pass(now time.Time) (calls []*announced, wait time.Duration) {
 	late, _ := i.line.overdue(now)
 	for _, e := range late {
 		i.stats.timedOut.Add(1)
-		i.cfg.Leases.Resume(e.task, e.attempt)
+		i.resume(e)
 		if left, due := i.due(e.who, "late"); due {
 			i.log.Warn("a result did not come in time; its terminal may announce it again", "task_id", e.task,
 				"attempt", e.attempt, "store_id", e.who.store, "terminal_id", e.who.id, "left_out", left)
@@ -178,14 +201,18 @@ func readReady(in transport.Inbound, m *protocol.Ready) error {
 }
 
 func (i *Intake) enqueue(ctx context.Context, u upload, who terminal, bytes, priority int) {
-	i.mu.Lock()
-	i.cfg.Leases.Pause(u.task, u.attempt)
-	called := i.line.announce(u, who, bytes, priority)
-	i.signal()
-	i.mu.Unlock()
-	if called {
+	if i.announce(u, who, bytes, priority) {
 		i.call(ctx, who, u) // the order was lost
 	}
+}
+
+func (i *Intake) announce(u upload, who terminal, bytes, priority int) (called bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.cfg.Leases.Pause(u.task, u.attempt)
+	called = i.line.announce(u, who, bytes, priority)
+	i.signal()
+	return called
 }
 
 // Offline takes the turn of a terminal that went away back, and lets its leases
@@ -195,7 +222,7 @@ func (i *Intake) Offline(storeID, terminalID string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for _, e := range i.line.offline(terminal{storeID, terminalID}) {
-		i.cfg.Leases.Resume(e.task, e.attempt)
+		i.resume(e)
 	}
 	i.signal()
 }

@@ -65,7 +65,7 @@ type Orders interface {
 	Order(ctx context.Context, storeID, terminalID string, o protocol.Order) error
 }
 
-// Config wires intake. Every field but DemandOffer, Alarm and Quarantine is
+// Config wires intake. Every field but DemandOffer, Alarm, Quarantine and Ward is
 // required. Now is what is stored and told, and may step; turns and the budget go
 // by time.Now.
 type Config struct {
@@ -91,6 +91,8 @@ type Config struct {
 	// Quarantine counts and keeps answers that headquarters broke on; nil: they
 	// are tried whenever they come.
 	Quarantine *quarantine.Quarantine
+	// Ward is told of a turn that makes headquarters panic.
+	Ward *quarantine.Ward
 }
 
 // Intake is the step. Create it with New; its methods are safe for concurrent

@@ -1,0 +1,146 @@
+package intake_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"muster/dispatcher/internal/intake"
+	"muster/dispatcher/internal/quarantine"
+	"muster/dispatcher/internal/steptest"
+	"muster/dispatcher/internal/store"
+	"muster/dispatcher/internal/transport"
+	"muster/internal/protocol"
+)
+
+// mute panics over the order to send the result of one task, while on.
+type mute struct {
+	*transport.Sender
+	on atomic.Bool
+}
+
+func (m *mute) Order(ctx context.Context, storeID, terminalID string, o protocol.Order) error {
+	if m.on.Load() && o.TaskID == "r-S000" {
+		panic("nobody can say that")
+	}
+	return m.Sender.Order(ctx, storeID, terminalID, o)
+}
+
+// stuck panics over the lease of one task, while on.
+type stuck struct {
+	*leases
+	pausing, resuming atomic.Bool
+}
+
+func (s *stuck) Pause(taskID string, attempt int) {
+	if s.pausing.Load() && taskID == "r-S000" {
+		panic("nobody can pause that")
+	}
+	s.leases.Pause(taskID, attempt)
+}
+
+func (s *stuck) Resume(taskID string, attempt int) {
+	if s.resuming.Load() && taskID == "r-S000" {
+		panic("nobody can resume that")
+	}
+	s.leases.Resume(taskID, attempt)
+}
+
+// shaky is a desk whose orders and leases can break.
+type shaky struct {
+	*desk
+	mute  *mute
+	stuck *stuck
+
+	mu     sync.Mutex
+	alarms []string
+}
+
+func (s *shaky) told() string {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	told := strings.Join(s.alarms, "\n")
+	s.alarms = nil
+	return told
+}
+
+func openShaky(t *testing.T) *shaky {
+	t.Helper()
+	s := &shaky{desk: &desk{t: t, leases: &leases{}}}
+	s.Bench = steptest.New(t, func(changes []store.Change) { s.Changed(changes) })
+	s.mute, s.stuck = &mute{Sender: s.Sender}, &stuck{leases: s.leases}
+	keep := func(kind, subject string, trouble error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.alarms = append(s.alarms, fmt.Sprintf("%s %s: %v", kind, subject, trouble))
+	}
+	s.Intake = intake.New(intake.Config{Tasks: s.Store, Attempts: s.desk, Jobs: registry(t), Leases: s.stuck, Orders: s.mute,
+		Now: time.Now, Logger: s.Logger, InFlight: 1, BurstBytes: 1, Alarm: keep,
+		Ward: &quarantine.Ward{Logger: s.Logger, Now: time.Now, Alarm: keep}})
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Intake.Stop)
+	return s
+}
+
+const ofTheTurn = "step_panicked the turn of task r-S000, terminal S000/pos: headquarters panicked: nobody can "
+
+// A turn that makes headquarters panic is told and taken back at once, with its
+// lease; the next has it. It comes once the fault is mended and it is announced
+// again.
+func TestATurnThatPanicsIsTakenBackAndHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openShaky(t)
+		s.run(2)
+		s.mute.on.Store(true)
+		for range 3 {
+			s.ready(0, 100<<10)
+			synctest.Wait()
+		}
+		if told, got := s.told(), s.Stats(); told != ofTheTurn+"say that" || got.InFlight+got.Waiting != 0 || s.leases.isPaused("r-S000") {
+			t.Errorf("%+v, alarms %s", got, told)
+		}
+		s.ready(1, 100<<10)
+		if calls := fmt.Sprint(s.calls()); calls != "[S001]" {
+			t.Errorf("called for %s", calls)
+		}
+		s.send(1, success(1, 1, large(100)))
+		s.mute.on.Store(false)
+		s.ready(0, 100<<10)
+		if calls := fmt.Sprint(s.calls()); calls != "[S001 S000]" {
+			t.Errorf("called for %s once the fault is mended", calls)
+		}
+	})
+}
+
+func TestALeaseThatPanicsHoldsUpNoOtherTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openShaky(t)
+		s.run(2)
+		s.ready(0, 100<<10)
+		synctest.Wait()
+		s.ready(1, 100<<10)
+		s.stuck.resuming.Store(true)
+		time.Sleep(11 * time.Second) // it says nothing
+		if told, calls := s.told(), fmt.Sprint(s.calls()); told != ofTheTurn+"resume that" || calls != "[S000 S001]" {
+			t.Errorf("called for %s, alarms %s", calls, told)
+		}
+		s.stuck.pausing.Store(true)
+		s.ready(0, 100<<10)
+		if told := s.told(); !strings.HasPrefix(told, "message_panicked S000/pos: ") {
+			t.Errorf("alarms %s", told)
+		}
+		s.send(1, success(1, 1, large(100)))
+		s.Offline("S000", "pos")
+		if got := s.Stats(); got.InFlight+got.Waiting != 0 || got.Accepted != 1 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
