@@ -158,6 +158,23 @@ func TestAFloodOfOneUserIsHeldBack(t *testing.T) {
 	}
 }
 
+// TestASetClockMovesNoLimit: set back it keeps nobody out, set ahead it lets nobody in.
+func TestASetClockMovesNoLimit(t *testing.T) {
+	t.Parallel()
+	for _, off := range []time.Duration{-26 * time.Hour, 26 * time.Hour} {
+		d := setup(t, func(c *trigger.Config) { c.Rate, c.Burst = 5, 1 })
+		for i, rest := range []time.Duration{0, 0, 200 * time.Millisecond} {
+			d.pass(rest)
+			if i == 1 {
+				d.set(off)
+			}
+			if reply := d.ask(protocol.VerbJobs, `{}`); reply.OK != (i != 1) {
+				t.Errorf("set by %s, request %d: %+v", off, i, reply)
+			}
+		}
+	}
+}
+
 func TestStopRefusesAndIsPatient(t *testing.T) {
 	t.Parallel()
 	d := setup(t)

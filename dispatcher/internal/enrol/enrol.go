@@ -39,6 +39,7 @@ type Config struct {
 	Identity *identity.Identity
 	Lifetime time.Duration // of certificates; identity.DefaultLifetime
 	Now      func() time.Time
+	Steady   func() time.Time // never steps, for limits; nil: time.Now
 	Logger   *slog.Logger
 	Ward     *quarantine.Ward // is told of a request that makes headquarters panic
 	// Listen opens the door; nil: on the network of this machine.
@@ -89,6 +90,9 @@ type Server struct {
 func New(cfg Config) *Server {
 	if cfg.Listen == nil {
 		cfg.Listen = new(net.ListenConfig).Listen
+	}
+	if cfg.Steady == nil {
+		cfg.Steady = time.Now
 	}
 	if cfg.PerSecond <= 0 {
 		cfg.PerSecond = 5

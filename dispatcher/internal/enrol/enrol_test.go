@@ -330,6 +330,26 @@ func TestOneAddressIsSlowedDown(t *testing.T) {
 	}
 }
 
+// TestASetClockMovesNoLimit: set back it keeps nobody out, set ahead it lets nobody in.
+func TestASetClockMovesNoLimit(t *testing.T) {
+	t.Parallel()
+	for _, off := range []time.Duration{-26 * time.Hour, 26 * time.Hour} {
+		hq := setup(t, func(c *enrol.Config) { c.PerSecond, c.Burst = 0.001, 1 })
+		c := client(hq.id.AuthorityHash())
+		for i, want := range []int{400, 429, 400} {
+			switch i {
+			case 1:
+				hq.set(off)
+			case 2:
+				hq.advance(1000 * time.Second)
+			}
+			if got, err := hq.post(c, "/v1/enrol", "{"); err != nil || got.status != want {
+				t.Errorf("set by %s, request %d: %+v, %v", off, i, got, err)
+			}
+		}
+	}
+}
+
 func TestSilentConnectionsLeaveRoomForNoMoreOfTheirOwn(t *testing.T) {
 	hq := setup(t, func(c *enrol.Config) { c.MaxRequests = 2 }) // two connections from one address
 	dial := func() net.Conn {

@@ -28,6 +28,8 @@ func newLimits[Party comparable](r rate.Limit, burst int) *limits[Party] {
 	return &limits[Party]{rate: r, burst: burst, buckets: map[Party]*rate.Limiter{}, others: rate.NewLimiter(r, burst)}
 }
 
+// allow takes a token of the party at a time of a clock that does not step: one that
+// was set back would leave an empty bucket empty until it is there again.
 func (l *limits[Party]) allow(party Party, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

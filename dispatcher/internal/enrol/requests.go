@@ -84,7 +84,7 @@ func (s *Server) surviving(do work, r *http.Request) (reply answer, err error) {
 }
 
 func (s *Server) limited(do work, r *http.Request) (answer, error) {
-	if !s.limits.allow(network(r.RemoteAddr), s.Now()) {
+	if !s.limits.allow(network(r.RemoteAddr), s.Steady()) {
 		return answer{}, tooFast()
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBodyBytes+1))
@@ -144,7 +144,7 @@ func (s *Server) renew(r *http.Request, body []byte) (answer, error) {
 		return answer{}, err
 	}
 	holder := trust.Holder{Store: old.StoreID, Terminal: old.TerminalID}
-	if !s.renewals.allow(holder, s.Now()) {
+	if !s.renewals.allow(holder, s.Steady()) {
 		return answer{}, tooOften()
 	}
 	if err := s.Keys.RenewKey(r.Context(), old.KeyID, record(draft, s), s.Now()); err != nil {

@@ -41,7 +41,8 @@ type headquarters struct {
 	log    *buffer
 
 	mu    sync.Mutex
-	ahead time.Duration // of the door's clock
+	ahead time.Duration // of the door's clocks
+	off   time.Duration // how far the one that steps was set
 }
 
 func setup(t *testing.T, change ...func(*enrol.Config)) *headquarters {
@@ -53,7 +54,7 @@ func setup(t *testing.T, change ...func(*enrol.Config)) *headquarters {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = hq.store.Close() })
-	cfg := enrol.Config{Address: "127.0.0.1:0", Keys: hq.store, Identity: hq.id, Now: hq.now, Burst: 1000,
+	cfg := enrol.Config{Address: "127.0.0.1:0", Keys: hq.store, Identity: hq.id, Now: hq.now, Steady: hq.steady, Burst: 1000,
 		Logger: slog.New(slog.NewTextHandler(hq.log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	for _, c := range change {
 		c(&cfg)
@@ -103,7 +104,19 @@ func (b *buffer) String() string {
 func (hq *headquarters) now() time.Time {
 	hq.mu.Lock()
 	defer hq.mu.Unlock()
+	return time.Now().Add(hq.ahead + hq.off)
+}
+
+func (hq *headquarters) steady() time.Time {
+	hq.mu.Lock()
+	defer hq.mu.Unlock()
 	return time.Now().Add(hq.ahead)
+}
+
+func (hq *headquarters) set(off time.Duration) {
+	hq.mu.Lock()
+	defer hq.mu.Unlock()
+	hq.off = off
 }
 
 func (hq *headquarters) advance(by time.Duration) {

@@ -85,6 +85,7 @@ type Config struct {
 	// Waiting tells how many claims of a run wait for a slot; nil: none is known.
 	Waiting func(runID string) int
 	Now     func() time.Time
+	Steady  func() time.Time // never steps, for limits; nil: time.Now
 	Logger  *slog.Logger
 	// Ward keeps in, and tells of, what makes headquarters panic; nil: nobody is
 	// told but who asked.
@@ -118,6 +119,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.TechnicianBurst == 0 {
 		c.TechnicianBurst = DefaultTechnicianBurst
+	}
+	if c.Steady == nil {
+		c.Steady = time.Now
 	}
 	if c.Waiting == nil {
 		c.Waiting = func(string) int { return 0 }

@@ -20,7 +20,8 @@ type limits struct {
 func newLimits() *limits { return &limits{buckets: map[string]*rate.Limiter{}} }
 
 // allow takes a token of the user, whose bucket is made with the given rate and
-// burst when it is not there.
+// burst when it is not there. The time is of a clock that does not step: one that
+// was set back would leave an empty bucket empty until it is there again.
 func (l *limits) allow(user string, r rate.Limit, burst int, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

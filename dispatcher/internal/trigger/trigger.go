@@ -190,7 +190,7 @@ func (t *Trigger) admit(addr protocol.Address, in transport.Inbound) (people.Per
 		r, burst = t.TechnicianRate, t.TechnicianBurst
 	}
 	switch {
-	case !t.limits.allow(user, r, burst, t.Now()):
+	case !t.limits.allow(user, r, burst, t.Steady()):
 		return person, refuse.TooFast(r)
 	case user != addr.User:
 		return person, refuse.Impostor(addr.User)
