@@ -104,10 +104,19 @@ func (hq *headquarters) wire() error {
 	}
 	hq.auditor = auditor.New(auditor.Config{Head: hq.store.AuditHead, Signer: hq.signer, Folder: hq.cfg.ReportsFolder, Now: hq.now, Logger: hq.log})
 	hq.watch = watch.New(hq.store, hq.sender, hq.grant.Waiting, hq.ward, hq.log)
-	for _, observer := range []func([]store.Change){
-		hq.grant.Changed, hq.backlog.Changed, hq.intake.Changed, hq.offer.Changed, hq.barrier.Changed, hq.watch.Changed, hq.offersBelied,
+	for _, step := range []struct {
+		name     string
+		observer func([]store.Change)
+	}{
+		{"grant", hq.grant.Changed},
+		{"backlog", hq.backlog.Changed},
+		{"intake", hq.intake.Changed},
+		{"offer", hq.offer.Changed},
+		{"barrier", hq.barrier.Changed},
+		{"watch", hq.watch.Changed},
+		{"offers belied", hq.offersBelied},
 	} {
-		hq.store.Observe(observer)
+		hq.store.Observe(hq.ward.Observer(step.name, step.observer))
 	}
 	return nil
 }
@@ -151,10 +160,10 @@ func (hq *headquarters) wireLink() error {
 }
 
 func (hq *headquarters) wireAdmission() {
-	hq.backlog = backlog.New(backlog.Config{Tasks: hq.store, Now: hq.now, Logger: hq.log})
+	hq.backlog = backlog.New(backlog.Config{Tasks: hq.store, Now: hq.now, Logger: hq.log, Ward: hq.ward})
 	hq.grant = grant.New(grant.Config{
 		Tasks: hq.store, Attempts: starting{hq.store}, Grants: hq.store, Orders: hq.orders, Now: hq.now, Logger: hq.log,
-		MaxRunning: hq.cfg.Admission.MaxRunning, PerSecond: hq.cfg.Admission.GrantsPerSecond, Burst: hq.cfg.Admission.GrantBurst,
+		MaxRunning: hq.cfg.Admission.MaxRunning, PerSecond: hq.cfg.Admission.GrantsPerSecond, Burst: hq.cfg.Admission.GrantBurst, Ward: hq.ward,
 	})
 	var err error
 	if hq.aside, err = quarantine.Open(filepath.Join(hq.cfg.DataFolder, "quarantine")); err != nil {
@@ -163,7 +172,7 @@ func (hq *headquarters) wireAdmission() {
 	hq.intake = intake.New(intake.Config{
 		Tasks: hq.store, Attempts: hq.store, Jobs: hq.jobs, Leases: hq.grant, Orders: hq.orders, Now: hq.now, Logger: hq.log,
 		InFlight: hq.cfg.Collection.InFlight, BytesPerSecond: float64(hq.cfg.Collection.BytesPerSecond), BurstBytes: hq.cfg.Collection.BurstBytes,
-		DemandOffer: hq.identity != nil, Alarm: hq.alarmAboutAnswer, Quarantine: hq.aside,
+		DemandOffer: hq.identity != nil, Alarm: hq.alarmAboutAnswer, Quarantine: hq.aside, Ward: hq.ward,
 	})
 	hq.offer = offer.New(offer.Config{
 		Tasks: hq.store, Sender: hq.sender, Now: hq.now, Logger: hq.log, Ward: hq.ward,
@@ -172,7 +181,7 @@ func (hq *headquarters) wireAdmission() {
 	hq.presence = presence.New(presence.Config{
 		Terminals: starting{hq.store}, Tasks: hq.store, Sender: hq.sender, Orders: hq.orders, Now: hq.now, Logger: hq.log,
 		Listeners: []presence.Listener{hq.grant, hq.intake}, Republish: hq.offer.Republish, Numbered: hq.numbered,
-		Announce: hq.cfg.Transport == TransportEmbedded, Alarm: hq.alarmAbout,
+		Announce: hq.cfg.Transport == TransportEmbedded, Alarm: hq.alarmAbout, Ward: hq.ward,
 	})
 }
 
@@ -264,7 +273,7 @@ func (hq *headquarters) handle(ctx context.Context, in transport.Inbound) (err e
 		err = nil
 		if left, due := hq.panicked.Due("", hq.now()); due { // stacks are large, and the message may come again and again
 			hq.log.Error("a message made a step panic; it is not taken in", "topic", in.Topic, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()), "left_out", left)
-			hq.raise(protocol.SeverityCritical, intake.AlarmPanicked, in.Topic, fmt.Errorf("%v", cause))
+			hq.raise(protocol.SeverityCritical, quarantine.AlarmPanicked, in.Topic, fmt.Errorf("%v", cause))
 		}
 	}()
 	addr, ok := hq.topics.Parse(in.Topic)
@@ -353,7 +362,7 @@ func (hq *headquarters) alarm(kind, runID string, trouble error) {
 // critical where headquarters, not its sender, is at fault.
 func (hq *headquarters) alarmAboutAnswer(kind, subject string, trouble error) {
 	severity := protocol.SeverityWarning
-	if kind == intake.AlarmPanicked || kind == intake.AlarmQuarantined {
+	if kind == quarantine.AlarmPanicked || kind == intake.AlarmQuarantined {
 		severity = protocol.SeverityCritical
 	}
 	hq.raise(severity, kind, subject, trouble)

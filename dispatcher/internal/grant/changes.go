@@ -13,6 +13,8 @@ import (
 func (a *Admission) Changed(changes []store.Change) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	defer signal(a.admitWake)
+	defer signal(a.leaseWake)
 	for _, c := range changes {
 		switch c.Kind {
 		case store.TaskMoved:
@@ -22,8 +24,6 @@ func (a *Admission) Changed(changes []store.Change) {
 		case store.RunCreated, store.RevisionReady:
 		}
 	}
-	signal(a.admitWake)
-	signal(a.leaseWake)
 }
 
 func (a *Admission) moved(c store.Change) {

@@ -85,8 +85,8 @@ type Config struct {
 	DemandOffer bool
 	// Alarm is told, at most once a minute a terminal, that secrets came in
 	// clear: AlarmSecret, "store/terminal", and an error that names job and
-	// task; likewise AlarmPanicked, and AlarmQuarantined for every answer that
-	// is given up. It must return at once.
+	// task; likewise quarantine.AlarmPanicked, and AlarmQuarantined for every
+	// answer that is given up. It must return at once.
 	Alarm func(kind, subject string, trouble error)
 	// Quarantine counts and keeps answers that headquarters broke on; nil: they
 	// are tried whenever they come.
@@ -173,12 +173,12 @@ func (i *Intake) Stop() {
 func (i *Intake) Changed(changes []store.Change) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	defer i.signal()
 	for _, c := range changes {
 		if c.Kind == store.TaskMoved && c.From.Status == task.Running {
 			i.line.remove(upload{c.Task.TaskID, c.From.Attempt})
 		}
 	}
-	i.signal()
 }
 
 // Stats returns what was counted since the start.

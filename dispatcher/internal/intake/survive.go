@@ -16,14 +16,9 @@ import (
 	"muster/internal/task"
 )
 
-// The kinds of the alarms about what broke headquarters.
-const (
-	// AlarmPanicked: a message made headquarters panic. It was not taken in;
-	// what a terminal keeps comes again.
-	AlarmPanicked = "message_panicked"
-	// AlarmQuarantined: headquarters broke on one answer too often and gave it up.
-	AlarmQuarantined = "result_quarantined"
-)
+// AlarmQuarantined is the kind of the alarm that headquarters broke on one answer too
+// often and gave it up.
+const AlarmQuarantined = "result_quarantined"
 
 // maxTries is how often headquarters may break on one answer. Once may be
 // chance; three times it is the answer. Terminals send again after 15 to 30 s,
@@ -71,7 +66,7 @@ func (i *Intake) survive(ctx context.Context, addr protocol.Address, in transpor
 		i.log.Error("a message broke headquarters; it is not taken in", "kind", string(addr.Kind), "store_id", addr.Store,
 			"terminal_id", addr.Terminal, "task_id", a.message.TaskID, "attempt", a.message.Attempt, "try", tries,
 			"cause", reason, "stack", string(debug.Stack()), "left_out", left)
-		i.alarm(AlarmPanicked, a.who, fmt.Errorf("a %s of task %s, attempt %d: %s", addr.Kind, a.message.TaskID, a.message.Attempt, reason))
+		i.alarm(quarantine.AlarmPanicked, a.who, fmt.Errorf("a %s of task %s, attempt %d: %s", addr.Kind, a.message.TaskID, a.message.Attempt, reason))
 	}
 	if tries >= maxTries {
 		*err = i.giveUpOn(ctx, a, tries, reason)

@@ -15,7 +15,7 @@ import (
 // The kinds of the alarms about a panic.
 const (
 	// AlarmPanicked: somebody's message made headquarters panic. It was not taken
-	// in.
+	// in; what a terminal keeps comes again.
 	AlarmPanicked = "message_panicked"
 	// AlarmStep: a step panicked over one piece of its own work. All else goes on.
 	AlarmStep = "step_panicked"
@@ -58,6 +58,19 @@ func (w *Ward) Do(kind, subject string, work func() error) (err error) {
 	return work()
 }
 
+// Observer makes a follower of the store's changes that others go on after if it
+// panics: what it did not come to of these changes is lost to it, until it looks at
+// the store again. step names it.
+func (w *Ward) Observer(step string, changed func([]store.Change)) func([]store.Change) {
+	return func(changes []store.Change) {
+		subject := "what " + step + " is told of changes"
+		if len(changes) > 0 {
+			subject += " of run " + changes[0].RunID
+		}
+		_ = w.Do(AlarmStep, subject, func() error { changed(changes); return nil })
+	}
+}
+
 // Broke says whether an error is headquarters' own fault: a panic, or a write that
 // broke by itself.
 func Broke(err error) bool {
@@ -83,6 +96,11 @@ func (w *Ward) tell(kind, subject string, trouble error) {
 		stack = "left out: one was told within the minute"
 	}
 	w.Logger.Error("headquarters broke on something and goes on without it", "kind", kind, "subject", subject, "error", line, "stack", stack, "left_out", left)
+	defer func() {
+		if cause := recover(); cause != nil {
+			w.Logger.Error("an alarm about what headquarters broke on made it panic too", "kind", kind, "subject", subject, "panic", fmt.Sprint(cause))
+		}
+	}()
 	if w.Alarm != nil {
 		w.Alarm(kind, subject, errors.New(line))
 	}

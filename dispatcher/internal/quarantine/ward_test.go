@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"muster/dispatcher/internal/quarantine"
+	"muster/dispatcher/internal/steptest"
 	"muster/dispatcher/internal/store"
 )
 
@@ -60,5 +61,34 @@ func TestAWardPassesOnWhatIsNoFaultOfItsOwn(t *testing.T) {
 	var none *quarantine.Ward
 	if err := none.Do(quarantine.AlarmStep, "A", func() error { panic("x") }); !quarantine.Broke(err) {
 		t.Errorf("no ward: %v", err)
+	}
+}
+
+func TestAFollowerOfTheStoreThatPanicsStopsNoOther(t *testing.T) {
+	t.Parallel()
+	var alarms []string
+	w := &quarantine.Ward{Logger: slog.New(slog.DiscardHandler), Now: time.Now, Alarm: func(kind, subject string, trouble error) {
+		alarms = append(alarms, fmt.Sprintf("%s %s: %v", kind, subject, trouble))
+		panic("and nobody can say so")
+	}}
+	var first, last []string
+	follow := func(seen *[]string, breaks string) func([]store.Change) {
+		return func(changes []store.Change) {
+			if changes[0].RunID == breaks {
+				panic("nobody can follow that")
+			}
+			*seen = append(*seen, changes[0].RunID)
+		}
+	}
+	b := steptest.New(t, w.Observer("the first", follow(&first, "r2")), w.Observer("the last", follow(&last, "")))
+	for _, run := range []string{"r1", "r2", "r3"} {
+		b.Create(run, 1, steptest.Policy())
+	}
+	b.Close() // returns after the last call
+	if fmt.Sprint(first, last) != "[r1 r3] [r1 r2 r3]" {
+		t.Errorf("they saw %v and %v", first, last)
+	}
+	if want := "[step_panicked what the first is told of changes of run r2: headquarters panicked: nobody can follow that]"; fmt.Sprint(alarms) != want {
+		t.Errorf("alarms %q", alarms)
 	}
 }
