@@ -29,8 +29,13 @@ const (
 	maxHellos = 16
 )
 
-// sayHello asks headquarters for a sync and says what is held here.
+// sayHello asks headquarters for a sync and says what is held here. The number of
+// a hello without an answer may be one that another machine with this identity
+// used, so the next one goes on from the clock.
 func (a *Agent) sayHello(now time.Time) {
+	if a.unanswered > 0 {
+		a.cfg.Stamp.Advance()
+	}
 	meta := a.cfg.Stamp.Meta()
 	hello := protocol.Hello{Meta: meta, AgentVersion: a.cfg.Version, Protocols: []int{protocolVersion},
 		Jobs: []protocol.JobVersion{}, Labels: a.cfg.Labels, Open: []protocol.OpenTask{}, ClockMs: a.wall().UnixMilli(), Instance: a.instance}

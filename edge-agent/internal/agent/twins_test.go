@@ -8,6 +8,7 @@ import (
 	"muster/edge-agent/internal/agent/refused"
 	"muster/internal/protocol"
 	"muster/internal/task"
+	"muster/internal/trust"
 )
 
 // grantTo is a grant for one process of the terminal.
@@ -105,6 +106,33 @@ func TestNumbersAdvanceWithEachConnection(t *testing.T) {
 		if hello := b.sync(); hello.Seq <= last {
 			t.Errorf("the hello of a later connection is number %d, not above %d", hello.Seq, last)
 		}
+	})
+}
+
+// TestAMachineIsHeardAgainThoughACopyRanAhead: numbers of a machine with the same
+// identity were ahead of the clock when this one connected. It says hello until it is
+// answered, and needs no other connection.
+func TestAMachineIsHeardAgainThoughACopyRanAhead(t *testing.T) {
+	inBubble(t, count, func(t *testing.T, b *bench) {
+		const ran = 10 * time.Minute
+		heard := trust.NewWindow(1024, 0) // at headquarters
+		if err := heard.Take(time.Now().Add(ran).UnixMicro()); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		b.agent.Up()
+		for time.Since(began) < 2*ran {
+			sleep(time.Second)
+			for _, hello := range drain[protocol.Hello](t, b.wire, protocol.KindHello) {
+				if heard.Take(hello.Seq) == nil {
+					if took := time.Since(began); took < ran || took > ran+31*time.Second {
+						t.Errorf("heard after %s", took)
+					}
+					return
+				}
+			}
+		}
+		t.Error("it is not heard any more")
 	})
 }
 

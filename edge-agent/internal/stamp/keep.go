@@ -19,10 +19,12 @@ import (
 const (
 	// fileName holds the number up to which numbers may have been used.
 	fileName = "numbers"
-	// ahead is how many numbers are reserved at a time, a minute of microseconds:
-	// far more than are sent between two starts, so that the disk is asked at a
-	// start and when the clock has gone on, not with each message.
-	ahead = int64(time.Minute / time.Microsecond)
+	// ahead is how many numbers are reserved at a time, 20 s of microseconds: far
+	// more than are sent between two starts, so that the disk is asked at a start
+	// and when the clock has gone on, not with each message. A copy of the folder
+	// begins so far ahead at most, which is less than a machine waits after another
+	// one took its connection: when it is back it is the one that is heard.
+	ahead = int64(20 * time.Second / time.Microsecond)
 	// most bounds what is read: above it numbers are no longer exact in JSON.
 	most = int64(1) << 52
 )

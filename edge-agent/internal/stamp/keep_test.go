@@ -33,6 +33,29 @@ func TestNumbersGrowWhateverTheClockDid(t *testing.T) {
 	}
 }
 
+// TestACopyOfTheFolderIsSoonBehind: a machine that starts on it at once, and takes
+// the connection, is below this one when that is back.
+func TestACopyOfTheFolderIsSoonBehind(t *testing.T) {
+	t.Parallel()
+	folder, copied, log := t.TempDir(), t.TempDir(), slog.New(slog.DiscardHandler)
+	now := time.Date(2026, 9, 17, 12, 0, 0, 0, time.UTC)
+	clock := func() time.Time { return now }
+	m := stamp.New(clock, time.Time{})
+	m.Keep(folder, log)
+	m.Meta()
+	if err := os.CopyFS(copied, os.DirFS(folder)); err != nil {
+		t.Fatal(err)
+	}
+	other := stamp.New(clock, time.Time{})
+	other.Keep(copied, log)
+	last := other.Meta().Seq
+	now = now.Add(30 * time.Second) // what a link waits then, at least
+	m.Advance()
+	if next := m.Meta().Seq; next <= last {
+		t.Errorf("%d after the copy's %d", next, last)
+	}
+}
+
 func TestADiskThatRefusesHoldsNoMessageBack(t *testing.T) {
 	t.Parallel()
 	folder, log := t.TempDir(), slog.New(slog.DiscardHandler)

@@ -34,10 +34,12 @@ func New(now func() time.Time, lastWrite time.Time) *Maker {
 }
 
 // Advance lets the numbers go on from the clock, if that is ahead of them. Call it
-// with each connection: of two machines with one identity the one that connects
-// later is then heard, as long as their clocks agree, and headquarters learns of
-// both. Without it the one that started first would be taken for an echo of the
-// other for good.
+// with each connection, and before a hello that follows one without an answer: of
+// two machines with one identity the one that connects later is then heard, as long
+// as their clocks agree, and headquarters learns of both; and one that is taken for
+// an echo of the other, whose numbers had run ahead, is heard again once the clock
+// is past them. Not with each message: one that overtakes another would be so far
+// above it that headquarters takes that for an old one.
 func (m *Maker) Advance() {
 	ahead := m.now().UnixMicro()
 	for {
