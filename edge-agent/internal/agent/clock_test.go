@@ -64,20 +64,23 @@ func TestAClockThatIsSetIsShownAndNotCountedBy(t *testing.T) {
 // TestHeadquartersClockThatIsSetLosesNothing: what is offered by the new time is
 // claimed and runs within seconds, although this terminal measured the old one.
 func TestHeadquartersClockThatIsSetLosesNothing(t *testing.T) {
-	for _, identified := range []bool{false, true} {
+	for _, c := range []struct {
+		identified bool
+		measured   time.Duration // ago
+	}{{false, time.Minute}, {true, time.Minute}, {false, time.Second}, {true, time.Second}} {
 		for _, by := range []time.Duration{time.Hour, -time.Hour, 26 * time.Hour, -26 * time.Hour} {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, func(context.Context, json.RawMessage, time.Time) (json.RawMessage, error) {
 					return json.RawMessage(`{}`), nil
 				})
-				if identified {
+				if c.identified {
 					b.identify()
 					sleep(30 * time.Hour) // headquarters' key is older than the step
 				}
 				b.start()
 				defer func() { b.kill() }()
 				b.connect()
-				sleep(time.Minute)
+				sleep(c.measured)
 				hq := func() time.Time { return time.Now().Add(by) }
 				says := func() protocol.Meta {
 					b.seq++
@@ -101,9 +104,25 @@ func TestHeadquartersClockThatIsSetLosesNothing(t *testing.T) {
 					}
 				}
 				if got := b.marks(); len(got) != 1 {
-					t.Errorf("identity %t, by %s: executed %v", identified, by, got)
+					t.Errorf("%+v, by %s: executed %v", c, by, got)
 				}
 			})
 		}
 	}
+}
+
+// TestAnOfferThatIsOverAsksNoSilentHeadquartersAgainAndAgain: a thousand terminals
+// hold one while headquarters is away and the broker lives.
+func TestAnOfferThatIsOverAsksNoSilentHeadquartersAgainAndAgain(t *testing.T) {
+	inBubble(t, count, func(t *testing.T, b *bench) {
+		b.connect()
+		b.offer("t", func(o *protocol.Offer) { o.QueueDeadline = time.Now().Add(time.Minute).UnixMilli() })
+		b.wantClaims("t")
+		sleep(2 * time.Minute)
+		drain[protocol.Hello](t, b.wire, protocol.KindHello)
+		sleep(10 * time.Minute)
+		if n := len(drain[protocol.Hello](t, b.wire, protocol.KindHello)); n == 0 || n > 40 { // each 15 to 30 s
+			t.Errorf("%d hellos in 10 minutes", n)
+		}
+	})
 }

@@ -59,7 +59,8 @@ func (a *Agent) withdraw(taskID string) {
 }
 
 // expire drops an offer whose time to be claimed is over, and a grant whose
-// lease ended before it could start.
+// lease ended before it could start. Of an offer that came after headquarters'
+// clock was measured, or long after, only a new measure says that it is over.
 func (a *Agent) expire(w *work, now time.Time) {
 	a.conflict(w, now)
 	if w.grant != nil && !a.later(w.grant.until, now) {
@@ -73,8 +74,10 @@ func (a *Agent) expire(w *work, now time.Time) {
 	if a.later(now.Add(a.untilServer(w.offer.QueueDeadline, now)), now) || w.run != nil || w.grant != nil {
 		return
 	}
-	if a.up && now.Sub(a.clock.at) > measuredFor {
-		a.helloSoon(now) // headquarters' clock may be set back since
+	if a.up && (w.offerAt.After(a.clock.at) || now.Sub(a.clock.at) > measuredFor) {
+		if a.unanswered == 0 {
+			a.helloSoon(now) // headquarters' clock may be set back since
+		}
 		return
 	}
 	a.log.Info("offer expired", "task_id", w.id)
