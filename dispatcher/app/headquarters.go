@@ -331,6 +331,9 @@ func (hq *headquarters) connected() {
 	if err := hq.watch.Refresh(context.Background()); err != nil {
 		hq.log.Error("cannot publish the states of the runs again", "error", err)
 	}
+	if err := hq.barrier.Refresh(context.Background()); err != nil {
+		hq.log.Error("cannot publish the summaries of the runs again", "error", err)
+	}
 	if err := hq.publishInfo(context.Background()); err != nil {
 		hq.log.Error("cannot publish what headquarters offers again", "error", err)
 	}

@@ -36,9 +36,15 @@ const (
 	longest = 15 * time.Second
 )
 
+// Lists names the runs to work on, and those whose summary is said again.
+type Lists interface {
+	ListOpenRuns(ctx context.Context) ([]store.Run, error)
+	ListRecentlyClosedRuns(ctx context.Context) ([]store.Run, error)
+}
+
 // Runs is what the barrier asks of runs.
 type Runs interface {
-	ListOpenRuns(ctx context.Context) ([]store.Run, error)
+	Lists
 	GetRun(ctx context.Context, runID string) (store.Run, error)
 	CountTasks(ctx context.Context, runID string) (map[task.Status]int, int, error)
 	CloseRun(ctx context.Context, runID string, reason task.Reason, now time.Time) ([]store.Task, error)
@@ -121,6 +127,7 @@ type Barrier struct {
 
 	judging chan struct{} // a slot for each run that is judged at a time
 	writing chan struct{} // one revision is written at a time
+	telling chan struct{} // one summary is said again at a time
 
 	cancel context.CancelFunc
 	work   sync.WaitGroup
@@ -143,12 +150,14 @@ func New(deps Deps, cfg Config) *Barrier {
 	// Two judged at a time keep a short run from waiting behind a long one;
 	// each holds one of the store's readers.
 	return &Barrier{deps: deps, cfg: cfg, wake: make(chan struct{}, 1), runs: map[string]*run{},
-		judging: make(chan struct{}, 2), writing: make(chan struct{}, 1)}
+		judging: make(chan struct{}, 2), writing: make(chan struct{}, 1), telling: make(chan struct{}, 1)}
 }
 
 // Start takes up every run that is not closed and every revision that is not
-// published; a barrier whose deadline has passed closes at once. It returns
-// once deadlines are kept.
+// published, and says again the newest summaries of the runs that are open or were
+// closed last: headquarters may have died before it said them, and the broker may
+// have lost them. A barrier whose deadline has passed closes at once. It returns once
+// deadlines are kept.
 func (b *Barrier) Start(ctx context.Context) error {
 	if err := os.MkdirAll(b.cfg.Folder, folderMode); err != nil {
 		return fmt.Errorf("cannot make the report folder: %w", err)
@@ -169,6 +178,22 @@ func (b *Barrier) Stop() {
 	}
 	b.cancel()
 	b.work.Wait()
+}
+
+// Refresh says again what Start does, for a broker that was reached anew.
+func (b *Barrier) Refresh(ctx context.Context) error {
+	closed, err := b.deps.Runs.ListRecentlyClosedRuns(ctx)
+	if err != nil {
+		return err
+	}
+	b.post(func() {
+		b.know(closed)
+		for _, r := range b.runs {
+			r.asked++
+			b.arrange(r)
+		}
+	})
+	return nil
 }
 
 // Changed takes changes from the store's feed and returns at once.

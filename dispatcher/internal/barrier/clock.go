@@ -35,12 +35,15 @@ type run struct {
 	revision  int // the newest that is complete
 	published int // the newest whose files and summary are out
 
+	asked, told int // how often the newest summary was to be said again, and was
+
 	lateFirst time.Time // of the late answers in no revision; zero if none
 	lateLast  time.Time
 	lateSeen  int
 
 	state  errand // counts, judges, revises, ends
 	output errand // publishes
+	again  errand // says a summary again; never while output is busy
 
 	due   time.Time // when the clock is to look at it; zero: not by itself
 	index int       // in the clock, -1 when it is not there
@@ -111,7 +114,14 @@ func (r *run) next(cfg *Config) (action, time.Time) {
 // unpublished reports whether a revision waits to be published, and until when
 // not.
 func (r *run) unpublished() (bool, time.Time) {
-	return r.published < r.revision && !r.output.busy, r.output.notUntil
+	return r.published < r.revision && !r.output.busy && !r.again.busy, r.output.notUntil
+}
+
+// untold reports whether the summary is to be said again now. A revision that
+// waits comes first, unless it cannot be published.
+func (r *run) untold() bool {
+	waits := r.published < r.revision && r.output.failures == 0
+	return r.told < r.asked && r.revision > 0 && !waits && !r.output.busy && !r.again.busy
 }
 
 func earliest(a, b time.Time) time.Time {

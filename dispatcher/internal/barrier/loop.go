@@ -26,8 +26,6 @@ func (b *Barrier) rebuild(ctx context.Context) error {
 		if r.revision == 0 {
 			continue
 		}
-		// The broker may have lost the retained summary.
-		r.published = r.revision - 1
 		late, err := b.deps.Revisions.LateChanges(ctx, r.id)
 		if err != nil {
 			return fmt.Errorf("cannot count the late answers of run %s: %w", r.id, err)
@@ -37,6 +35,11 @@ func (b *Barrier) rebuild(ctx context.Context) error {
 			r.lateLast = r.lateFirst
 		}
 	}
+	closed, err := b.deps.Runs.ListRecentlyClosedRuns(ctx)
+	if err != nil {
+		return err
+	}
+	b.know(closed)
 	waiting, err := b.deps.Publications.UnpublishedRevisions(ctx)
 	if err != nil {
 		return fmt.Errorf("cannot list the unpublished revisions: %w", err)
@@ -44,16 +47,28 @@ func (b *Barrier) rebuild(ctx context.Context) error {
 	for _, rev := range waiting {
 		r := b.runs[rev.RunID]
 		if r == nil {
-			closed, err := b.deps.Runs.GetRun(ctx, rev.RunID)
+			older, err := b.deps.Runs.GetRun(ctx, rev.RunID)
 			if err != nil {
 				return fmt.Errorf("cannot get run %s: %w", rev.RunID, err)
 			}
-			r = newRun(&closed)
+			r = newRun(&older)
 			b.runs[r.id] = r
 		}
 		r.published = min(r.published, rev.Revision-1)
 	}
+	for _, r := range b.runs {
+		r.asked++
+	}
 	return nil
+}
+
+// know takes up closed runs that were let go.
+func (b *Barrier) know(closed []store.Run) {
+	for i := range closed {
+		if id := closed[i].RunID; b.runs[id] == nil {
+			b.runs[id] = newRun(&closed[i])
+		}
+	}
 }
 
 // loop alone touches runs and clock, and does nothing that takes long.
@@ -145,8 +160,11 @@ func (b *Barrier) arrange(r *run) {
 	if publish, at := r.unpublished(); publish && (!waiting || at.Before(due)) {
 		waiting, due = true, at
 	}
+	if r.untold() {
+		waiting, due = true, time.Time{}
+	}
 	b.clock.set(r, due, waiting)
-	if r.closed && r.index < 0 && !r.state.busy && !r.output.busy {
+	if r.closed && r.index < 0 && !r.state.busy && !r.output.busy && !r.again.busy {
 		delete(b.runs, r.id)
 	}
 }
@@ -157,6 +175,9 @@ func (b *Barrier) startDue(ctx context.Context) {
 		r := b.clock[0]
 		if what, at := r.next(&b.cfg); what != none && !at.After(now) {
 			b.startErrand(ctx, r, &r.state, "barrier_stuck", b.stateWork(ctx, r, what))
+		}
+		if r.untold() {
+			b.startErrand(ctx, r, &r.again, "", b.againWork(ctx, r))
 		}
 		if publish, at := r.unpublished(); publish && !at.After(now) {
 			b.startErrand(ctx, r, &r.output, "report_not_published", b.outputWork(ctx, r))

@@ -22,11 +22,14 @@ const missingShown = 100
 
 // outputWork prepares the publication of the run's next revision.
 func (b *Barrier) outputWork(ctx context.Context, r *run) func() (func(), error) {
-	id, revision := r.id, r.published+1
+	id, revision, asked := r.id, r.published+1, r.asked
 	return func() (func(), error) {
 		next, err := b.publish(ctx, id, revision)
 		return func() {
 			r.has(next)
+			if next == 0 {
+				r.told = asked
+			}
 			r.published = max(r.published, revision, next-1)
 		}, err
 	}
@@ -69,6 +72,44 @@ func (b *Barrier) publish(ctx context.Context, id string, revision int) (next in
 		b.deps.Log.Info("revision published", "run_id", id, "revision", revision, "verdict", head.Verdict, "files", len(files))
 	}
 	return 0, b.summarise(ctx, head, files)
+}
+
+// againWork prepares to say the run's newest summary again. What fails is not tried
+// again, since a broker that is away is told when it is back, and raises no alarm.
+func (b *Barrier) againWork(ctx context.Context, r *run) func() (func(), error) {
+	id, asked := r.id, r.asked
+	return func() (func(), error) {
+		_, err := b.survive(id, 0, func() (func(), error) { return nil, b.tell(ctx, id) })
+		if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrClosed) {
+			b.deps.Log.Info("cannot say a summary again; that is tried when the broker is reached anew", "run_id", id, "error", err)
+		}
+		return func() { r.told = asked }, nil
+	}
+}
+
+// tell says again the summary of the newest revision that is marked as published.
+// One that was passed over has none.
+func (b *Barrier) tell(ctx context.Context, id string) error {
+	if !enter(ctx, b.telling) {
+		return ctx.Err()
+	}
+	defer leave(b.telling)
+	run, err := b.deps.Runs.GetRun(ctx, id)
+	if err != nil {
+		return err
+	}
+	list, err := b.deps.Publications.ListRevisions(ctx, id)
+	for len(list) > 0 && list[len(list)-1].PublishedAt.IsZero() {
+		list = list[:len(list)-1]
+	}
+	if err != nil || len(list) == 0 || len(list[len(list)-1].Files) == 0 {
+		return err
+	}
+	head, _, err := b.build(ctx, &run, list)
+	if err != nil {
+		return err
+	}
+	return b.summarise(ctx, head, list[len(list)-1].Files)
 }
 
 // find returns the run with its revisions up to this one.

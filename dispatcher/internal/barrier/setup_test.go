@@ -44,6 +44,7 @@ type desk struct {
 
 	mu      sync.Mutex
 	sent    []protocol.Summary
+	away    error // of the broker
 	alarms  []string
 	changes []store.Change
 }
@@ -128,6 +129,9 @@ func (d *desk) settle() {
 func (d *desk) Publish(_ context.Context, out transport.Outbound) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.away != nil {
+		return d.away
+	}
 	var s protocol.Summary
 	if err := json.Unmarshal(out.Payload, &s); err != nil {
 		return err
@@ -137,6 +141,12 @@ func (d *desk) Publish(_ context.Context, out transport.Outbound) error {
 	}
 	d.sent = append(d.sent, s)
 	return nil
+}
+
+func (d *desk) refuse(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.away = err
 }
 
 func (d *desk) alarm(kind, id string, err error) {

@@ -172,6 +172,24 @@ func (s *Store) ListOpenRuns(ctx context.Context) ([]Run, error) {
 	return runs, nil
 }
 
+const (
+	recently   = 7 * 24 * time.Hour
+	mostRecent = 200
+)
+
+// ListRecentlyClosedRuns returns, newest first, the runs that were closed last: 200
+// at most, and none a week or more before the newest of them. It asks no clock, so
+// that what was closed last is in it however long headquarters was away.
+func (s *Store) ListRecentlyClosedRuns(ctx context.Context) ([]Run, error) {
+	runs, err := sqlite.List(ctx, s.db.Readers(), scanRun,
+		`SELECT `+runColumns+` FROM runs WHERE closed_at <> 0 AND closed_at > (SELECT max(closed_at) FROM runs) - ?
+		ORDER BY closed_at DESC, run_id DESC LIMIT ?`, recently.Milliseconds(), mostRecent)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the runs that were closed last: %w", err)
+	}
+	return runs, nil
+}
+
 const runColumns = `run_id, job, job_version, requested_by, reason, input, policy, columns, targets,
 	created_at, barrier_at, makeup_until, barrier_closed_at, closed_at, revision, approved_by`
 

@@ -354,3 +354,40 @@ func TestCloseRunEndsEverythingOnce(t *testing.T) {
 		t.Errorf("told %+v", changes)
 	}
 }
+
+func TestTheRunsThatWereClosedLast(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	if runs, err := b.ListRecentlyClosedRuns(t.Context()); err != nil || len(runs) != 0 {
+		t.Fatalf("%d runs, %v", len(runs), err)
+	}
+	b.create(1)
+	const columns = "job, job_version, requested_by, reason, input, policy, columns, targets, created_at, barrier_at, makeup_until"
+	closed := func(name string, n int, ago time.Duration) {
+		b.exec(fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d)
+			INSERT INTO runs (run_id, closed_at, %s) SELECT printf('%s%%03d', i), %d - i, %s FROM runs, n WHERE run_id = 'R'`,
+			n, columns, name, t0.Add(-ago).UnixMilli(), columns))
+	}
+	const week = 7 * 24 * time.Hour
+	closed("new", 50, 0)
+	closed("old", 1, week)
+	closed("week", 1, week-time.Millisecond)
+	ids := func() (all []string) {
+		t.Helper()
+		runs, err := b.ListRecentlyClosedRuns(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range runs {
+			all = append(all, r.RunID)
+		}
+		return all
+	}
+	if got := ids(); len(got) != 51 || got[0] != "new001" || got[49] != "new050" || got[50] != "week001" {
+		t.Errorf("got %q", got)
+	}
+	closed("more", 300, time.Hour)
+	if got := ids(); len(got) != 200 || got[49] != "new050" || got[50] != "more001" || got[199] != "more150" {
+		t.Errorf("got %q", got)
+	}
+}

@@ -24,16 +24,25 @@ const (
 	// stateEvery is the shortest time between two states of one run: a fan-out
 	// of 100,000 must not publish 100,000 counts.
 	stateEvery = time.Second
-	// stateKept is how long the broker keeps the state of a closed run.
+	// stateKept is how long the broker keeps the state of a closed run, from its
+	// close on, and leastKept how long one that is older: it takes the place of
+	// what was said before.
 	stateKept = 7 * 24 * time.Hour
+	leastKept = time.Minute
 	// maxWaiting bounds the events that wait to be published; the oldest give
 	// way, and the retained state says what they would have said.
 	maxWaiting = 200_000
 )
 
+// Lists names the runs whose state is said again.
+type Lists interface {
+	ListOpenRuns(ctx context.Context) ([]store.Run, error)
+	ListRecentlyClosedRuns(ctx context.Context) ([]store.Run, error)
+}
+
 // Runs is what the watch reads.
 type Runs interface {
-	ListOpenRuns(ctx context.Context) ([]store.Run, error)
+	Lists
 	GetRun(ctx context.Context, runID string) (store.Run, error)
 	CountTasks(ctx context.Context, runID string) (map[task.Status]int, int, error)
 	CountOnline(ctx context.Context, runID string) (int, error)
@@ -64,22 +73,16 @@ func New(runs Runs, sender *transport.Sender, waiting func(runID string) int, wa
 		dirty: map[string]bool{}, wake: make(chan struct{}, 1)}
 }
 
-// Start publishes the state of every open run, then follows. It returns once
+// Start publishes the state of every run that is open or was closed last, since
+// headquarters may have died before it said the end, then follows. It returns once
 // it follows.
 func (w *Watch) Start(ctx context.Context) error {
-	runs, err := w.runs.ListOpenRuns(ctx)
-	if err != nil {
-		return fmt.Errorf("cannot list the open runs: %w", err)
+	if err := w.Refresh(ctx); err != nil {
+		return err
 	}
-	w.mu.Lock()
-	for _, run := range runs {
-		w.dirty[run.RunID] = true
-	}
-	w.mu.Unlock()
 	loop, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	w.cancel, w.done = cancel, make(chan struct{})
 	go w.follow(loop)
-	w.signal()
 	return nil
 }
 
@@ -107,15 +110,19 @@ func (w *Watch) Changed(changes []store.Change) {
 	w.signal()
 }
 
-// Refresh asks for a new state of every open run, for example because a
-// terminal came or went.
+// Refresh asks for a new state of every run that is open or was closed last, for
+// example because the broker was reached anew.
 func (w *Watch) Refresh(ctx context.Context) error {
-	runs, err := w.runs.ListOpenRuns(ctx)
+	open, err := w.runs.ListOpenRuns(ctx)
 	if err != nil {
 		return fmt.Errorf("cannot list the open runs: %w", err)
 	}
+	closed, err := w.runs.ListRecentlyClosedRuns(ctx)
+	if err != nil {
+		return err
+	}
 	w.mu.Lock()
-	for _, run := range runs {
+	for _, run := range append(open, closed...) {
 		w.dirty[run.RunID] = true
 	}
 	w.mu.Unlock()
@@ -245,13 +252,13 @@ func (w *Watch) publishStates(ctx context.Context) bool {
 }
 
 func (w *Watch) publishState(ctx context.Context, topic, runID string) error {
-	state, err := w.State(ctx, runID)
+	state, closed, err := w.state(ctx, runID)
 	if err != nil {
 		return err
 	}
 	opts := transport.Options{Retain: true}
 	if state.Phase == protocol.PhaseClosed {
-		opts.Expiry = stateKept
+		opts.Expiry = min(max(stateKept-state.At.Sub(closed), leastKept), stateKept)
 	}
 	return w.sender.JSON(ctx, topic, state, opts)
 }
@@ -259,23 +266,28 @@ func (w *Watch) publishState(ctx context.Context, topic, runID string) error {
 // State is how a run stands now. It fails with store.ErrNotFound for a run that
 // does not exist.
 func (w *Watch) State(ctx context.Context, runID string) (protocol.RunStateReport, error) {
+	state, _, err := w.state(ctx, runID)
+	return state, err
+}
+
+func (w *Watch) state(ctx context.Context, runID string) (_ protocol.RunStateReport, closed time.Time, err error) {
 	run, err := w.runs.GetRun(ctx, runID)
 	if err != nil {
-		return protocol.RunStateReport{}, fmt.Errorf("cannot read run %s: %w", runID, err)
+		return protocol.RunStateReport{}, closed, fmt.Errorf("cannot read run %s: %w", runID, err)
 	}
 	tasks, _, err := w.runs.CountTasks(ctx, runID)
 	if err != nil {
-		return protocol.RunStateReport{}, fmt.Errorf("cannot count the tasks of run %s: %w", runID, err)
+		return protocol.RunStateReport{}, closed, fmt.Errorf("cannot count the tasks of run %s: %w", runID, err)
 	}
 	online, err := w.runs.CountOnline(ctx, runID)
 	if err != nil {
-		return protocol.RunStateReport{}, fmt.Errorf("cannot count who is online in run %s: %w", runID, err)
+		return protocol.RunStateReport{}, closed, fmt.Errorf("cannot count who is online in run %s: %w", runID, err)
 	}
 	return protocol.RunStateReport{
 		Meta: w.sender.Meta(), RunID: run.RunID, Job: run.Job, Phase: run.Phase(), Targets: run.Targets,
 		Tasks: tasks, Online: online, Waiting: w.waiting(runID),
 		BarrierAt: protocol.At(run.BarrierAt), MakeupTo: protocol.At(run.MakeupUntil), Revision: run.Revision,
-	}, nil
+	}, run.ClosedAt, nil
 }
 
 // try publishes on a topic, and tells when it cannot.

@@ -9,10 +9,14 @@ import (
 
 	"muster/dispatcher/internal/steptest"
 	"muster/dispatcher/internal/store"
+	"muster/dispatcher/internal/transport"
 	"muster/dispatcher/internal/watch"
 	"muster/internal/protocol"
 	"muster/internal/task"
 )
+
+// stateKept is how long the state of a closed run stands.
+const stateKept = 7 * 24 * time.Hour
 
 // desk is a watch over a bench.
 type desk struct {
@@ -120,6 +124,50 @@ func TestABrokerThatFailsIsOvertakenByTheNextState(t *testing.T) {
 			t.Errorf("state %+v", s)
 		}
 		d.Stop()
+		d.Stop()
+	})
+}
+
+// TestTheEndOfARunIsSaidAgain: headquarters dies between the close and its state, or
+// the broker is away just then, and the older state would stand for good.
+func TestTheEndOfARunIsSaidAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t)
+		d.Create("R1", 1, steptest.Policy())
+		time.Sleep(2 * time.Second)
+		d.Broker.Break(errors.New("the broker is away"))
+		if _, err := d.Store.CloseRun(t.Context(), "R1", task.ReasonExpired, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		d.Broker.Break(nil)
+		if s := state(t, d, "R1"); s.Phase != protocol.PhaseCollecting {
+			t.Fatalf("what stands is %+v", s)
+		}
+		keptFor := func(want time.Duration) {
+			t.Helper()
+			time.Sleep(2 * time.Second)
+			s, sent := state(t, d, "R1"), d.Broker.Sent()
+			last := sent[len(sent)-1]
+			if s.Phase != protocol.PhaseClosed || last.Address.RunKind != protocol.RunState || last.Expiry.Round(time.Minute) != want {
+				t.Errorf("state %+v, kept for %v, want %v", s, last.Expiry, want)
+			}
+		}
+		if err := d.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		keptFor(stateKept)
+		for away, want := range map[time.Duration]time.Duration{24 * time.Hour: stateKept - 24*time.Hour, 30 * 24 * time.Hour: time.Minute, -time.Hour: stateKept} {
+			d.Stop()
+			d.Broker.Forget()
+			later := transport.NewSender(d.Broker, d.Sender.Topics(), func() time.Time { return time.Now().Add(away) })
+			d.Watch = watch.New(d.Store, later, func(string) int { return 7 }, nil, d.Logger)
+			if err := d.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			keptFor(want)
+		}
 		d.Stop()
 	})
 }

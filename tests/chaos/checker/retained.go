@@ -297,8 +297,9 @@ func (b *book) toldAtOnce(l *look) {
 	}
 }
 
-// forgotten: it was lost with the broker. Headquarters says again what is open: all
-// of it when it starts, the states when it finds a broker that was away.
+// forgotten: it was lost with the broker. Headquarters says again what is open and,
+// within a bound, what is over: when it starts, and when it finds a broker that was
+// away.
 func (b *book) forgotten(run Run, kind protocol.RunKind, before int64) bool {
 	last := run.EndedAt
 	for _, rev := range b.Store.Revisions {
@@ -310,7 +311,6 @@ func (b *book) forgotten(run Run, kind protocol.RunKind, before int64) bool {
 		if f.end == 0 {
 			f.end = b.Store.TakenAt
 		}
-		over := run.EndedAt != 0 && last <= f.end
-		return f.name == faultDispatcher && over || f.name == faultBroker && (over || kind == protocol.RunSummary)
+		return (f.name == faultDispatcher || f.name == faultBroker) && run.EndedAt != 0 && last <= f.end
 	})
 }

@@ -96,8 +96,14 @@ func lookPlants() []plant {
 				w.without(tellings(42_000, "R1", protocol.RunSummary))
 				w.summary(lookAt+5, "R1", 1, true)
 			}},
-		{name: "no summary stands", rule: checker.Retained, told: func(w *world) { w.without(tellings(lookAt, "R3", protocol.RunSummary)) }},
-		{name: "a forgotten state that was to be said again", rule: checker.Retained, want: `retained: run R2 (collector-topics.jsonl:15) who subscribed to its state at 10:03:10.000 got nothing, and it was closed, revision 1, 1 succeeded, 1 cancelled for 5s or longer`,
+		{name: "a forgotten summary that was to be said again", rule: checker.Retained, want: `retained: run R3 (collector-topics.jsonl:18) who subscribed to its summary at 10:03:10.000 got nothing, and it was revision 1 for 5s or longer`,
+			told: func(w *world) {
+				w.say(60_000, watch, history.Line{Act: history.ActFault, Name: "broker", On: true})
+				w.say(61_000, watch, history.Line{Act: history.ActFault, Name: "broker"})
+				w.without(tellings(lookAt, "R3", protocol.RunSummary))
+			}},
+		{name: "a forgotten end that was to be said again", rule: checker.Retained, want: `retained: run R2 (collector-topics.jsonl:15) who subscribed to its state at 10:03:10.000 got nothing, and it was closed, revision 1, 1 succeeded, 1 cancelled for 5s or longer` +
+			"\n" + `retained: run R2 (collector-topics.jsonl:16) who subscribed to its summary at 10:03:10.000 got nothing, and it was revision 1 for 5s or longer`,
 			before: func(w *world) { w.runOf("R2").EndedAt = t0 + 20_000 }},
 		{name: "an old state stands", rule: checker.Retained, want: `retained: run R3 (collector-topics.jsonl:17) who subscribed to its state at 10:03:10.000 got collecting, revision 0, 0 succeeded, 0 cancelled, and it was makeup, revision 1, 0 succeeded, 0 cancelled for 5s or longer`,
 			told: func(w *world) {

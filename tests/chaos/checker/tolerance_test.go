@@ -228,11 +228,6 @@ func allowedTellings() map[string]func(*world) {
 				l.AtMs, l.Payload = t0+45_010, strings.Replace(l.Payload, `"closed"`, `"makeup"`, 1)
 			})
 		},
-		"a broker that forgot a summary": func(w *world) {
-			w.say(60_000, watch, history.Line{Act: history.ActFault, Name: "broker", On: true})
-			w.say(61_000, watch, history.Line{Act: history.ActFault, Name: "broker"})
-			w.without(tellings(lookAt, "R3", protocol.RunSummary))
-		},
 		"a topic that cannot be read": func(w *world) {
 			w.say(50_000, topics, history.Line{Act: history.ActGot, Topic: "muster/v1/runs/R1/summary", Payload: "{"})
 		},
