@@ -18,7 +18,9 @@ import (
 // A proven head vouches for every entry up to it. With keys, a line without a
 // signature or with an unknown key is no fault only where headquarters could not
 // do better: in front of the first line that one of the keys signed, and from
-// before the oldest of the keys. Such a line is compared with the chain as all
+// before the oldest of the keys. Where headquarters' clock was set back before that
+// line, so that the key is listed from an earlier time than it was made, the line
+// itself says from when the key was there. Such a line is compared with the chain as all
 // are, and proves nothing; neither does the head of an audit without entries.
 type Heads struct {
 	Noted    []store.AuditHead // in the order of the file
@@ -30,7 +32,9 @@ type Heads struct {
 	Wrong    int               // the number of faults, listed or not
 	Torn     bool              // the last line was cut short and does not count
 
-	signed bool // a line that one of the keys signed was read
+	signed  bool // a line that one of the keys signed was read
+	first   note // of these
+	setBack bool // one of these is newer than the first, and of an earlier time
 }
 
 // maxFaults bounds the lines at fault that are listed.
@@ -48,6 +52,15 @@ func ReadHeads(file string, keys *trust.Document) (Heads, error) {
 		return h, fmt.Errorf("cannot read the noted heads: %w", err)
 	}
 	since := oldest(keys)
+	if h = scan(data, keys, since); h.Wrong > 0 && h.setBack && since.Before(h.first.At.Time) {
+		h = scan(data, keys, h.first.At.Time)
+	}
+	return h, nil
+}
+
+// scan reads lines, of which those from before since may lack a signature by one
+// of the keys.
+func scan(data []byte, keys *trust.Document, since time.Time) (h Heads) {
 	for number := 1; len(data) > 0; number++ {
 		line, rest, whole := bytes.Cut(data, []byte("\n"))
 		if data = rest; !whole {
@@ -58,7 +71,7 @@ func ReadHeads(file string, keys *trust.Document) (Heads, error) {
 			h.fault(number, err)
 		}
 	}
-	return h, nil
+	return h
 }
 
 // backdated bounds how far before its making a key is valid: one that strikes the
@@ -96,13 +109,13 @@ func (h *Heads) take(line []byte, keys *trust.Document, since time.Time) error {
 	}
 	switch {
 	case err == nil:
-		h.signed = true
+		h.bySigner(n)
 		if n.ID > 0 {
 			h.Proven++
 			h.UpTo = max(h.UpTo, n.ID)
 		}
 	case errors.Is(err, errOutOfTime):
-		h.signed = true
+		h.bySigner(n)
 		h.Unproven++
 	case errors.Is(err, errUnchecked) && n.Signature != "":
 		h.Unproven++
@@ -119,4 +132,13 @@ func (h *Heads) take(line []byte, keys *trust.Document, since time.Time) error {
 	}
 	h.Noted = append(h.Noted, n.head())
 	return nil
+}
+
+// bySigner takes a line that one of the keys signed. Entries are numbered as they
+// are written, whatever the clock shows.
+func (h *Heads) bySigner(n note) {
+	if !h.signed {
+		h.signed, h.first = true, n
+	}
+	h.setBack = h.setBack || n.ID >= h.first.ID && n.At.Before(h.first.At.Time)
 }
