@@ -106,7 +106,7 @@ type ReportHead struct {
 	Reason      string          `json:"reason"`
 	Revision    int             `json:"revision"`
 	RevisionWhy RevisionWhy     `json:"revisionReason"`
-	Supersedes  *int            `json:"supersedes"` // the revision before, null for 1
+	Supersedes  *int            `json:"supersedes"` // the revision before; null for 1, and above what the database does not know
 	Verdict     Verdict         `json:"verdict"`
 	Quorum      float64         `json:"quorum"` // 0 to 1
 	CreatedAt   Time            `json:"createdAt"`
