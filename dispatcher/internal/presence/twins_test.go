@@ -3,6 +3,7 @@ package presence_test
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,18 +14,26 @@ import (
 )
 
 // watched is a desk that keeps its alarms.
-func watched(t testing.TB) (d *desk, alarms *[]string) {
-	d, alarms = &desk{t: t, Bench: steptest.New(t)}, new([]string)
+func watched(t testing.TB) (d *desk, alarms func() []string) {
+	d = &desk{t: t, Bench: steptest.New(t)}
+	var mu sync.Mutex
+	var told []string
 	d.Presence = presence.New(presence.Config{Terminals: d.Store, Tasks: d.Store, Sender: d.Sender,
 		Republish: func(string) {}, Announce: true, Now: d.now, Logger: d.Logger,
 		Alarm: func(kind, subject string, trouble error) {
-			*alarms = append(*alarms, fmt.Sprintf("%s %s: %v", kind, subject, trouble))
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, fmt.Sprintf("%s %s: %v", kind, subject, trouble))
 		}})
 	if err := d.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(d.Presence.Stop)
-	return d, alarms
+	return d, func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return told
+	}
 }
 
 // TestTwoMachinesWithOneIdentityAreTold: only a process that comes back after it
@@ -40,30 +49,30 @@ func TestTwoMachinesWithOneIdentityAreTold(t *testing.T) {
 			synctest.Wait()
 		}
 		say("", "A", "A", "", "B", "B", "C", "D") // an old agent, reconnects and restarts
-		if len(*alarms) != 0 {
-			t.Fatalf("without a second machine: %q", *alarms)
+		if len(alarms()) != 0 {
+			t.Fatalf("without a second machine: %q", alarms())
 		}
 		say("E", "D")
-		if len(*alarms) != 1 || !strings.HasPrefix((*alarms)[0], "duplicate_terminal S000/pos: two machines speak as this terminal") ||
-			!strings.Contains((*alarms)[0], "stop the one that does not belong there; then revoke the terminal, and enrol") {
-			t.Fatalf("alarms %q", *alarms)
+		if len(alarms()) != 1 || !strings.HasPrefix(alarms()[0], "duplicate_terminal S000/pos: two machines speak as this terminal") ||
+			!strings.Contains(alarms()[0], "stop the one that does not belong there; then revoke the terminal, and enrol") {
+			t.Fatalf("alarms %q", alarms())
 		}
 		for range 10 { // 20 minutes
 			say("E", "D")
 		}
-		if n := len(*alarms); n < 2 || n > 3 {
-			t.Errorf("%d alarms in 20 minutes: %q", n, *alarms)
+		if n := len(alarms()); n < 2 || n > 3 {
+			t.Errorf("%d alarms in 20 minutes: %q", n, alarms())
 		}
-		told := len(*alarms)
+		told := len(alarms())
 		say("D", "D")
 		time.Sleep(14 * time.Minute)
 		synctest.Wait()
-		if got := (*alarms)[told:]; len(got) != 1 || got[0] != "duplicate_terminal S000/pos: <nil>" {
+		if got := alarms()[told:]; len(got) != 1 || got[0] != "duplicate_terminal S000/pos: <nil>" {
 			t.Errorf("when the second was gone: %q", got)
 		}
 		say("F")
 		time.Sleep(time.Hour)
-		if got := (*alarms)[told+1:]; len(got) != 0 {
+		if got := alarms()[told+1:]; len(got) != 0 {
 			t.Errorf("and then: %q", got)
 		}
 	})
@@ -80,13 +89,13 @@ func TestAStepOfTheTimeEndsNoAlarm(t *testing.T) {
 			d.off.Add(int64(by))
 			time.Sleep(14 * time.Minute)
 			synctest.Wait()
-			if len(*alarms) != 1 {
-				t.Errorf("by %s: alarms %q after 14 minutes", by, *alarms)
+			if len(alarms()) != 1 {
+				t.Errorf("by %s: alarms %q after 14 minutes", by, alarms())
 			}
 			time.Sleep(2 * time.Minute)
 			synctest.Wait()
-			if len(*alarms) != 2 {
-				t.Errorf("by %s: alarms %q after 16 minutes", by, *alarms)
+			if len(alarms()) != 2 {
+				t.Errorf("by %s: alarms %q after 16 minutes", by, alarms())
 			}
 		})
 	}
