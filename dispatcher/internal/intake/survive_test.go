@@ -201,6 +201,7 @@ func TestAnAnswerThatEndedHeadquartersThreeTimesIsSetAsideAtTheDoor(t *testing.T
 		for range 3 {
 			q.Broke(quarantine.Answer{StoreID: "S000", TerminalID: "pos", TaskID: "r-S000", Attempt: 1, SHA256: digest(poison)})
 		}
+		synctest.Wait() // what was granted is told to the other one
 		f.Intake = intake.New(intake.Config{Tasks: f.Store, Attempts: f.store, Jobs: registry(t), Leases: f.leases, Orders: f.Sender,
 			Now: time.Now, Logger: f.Logger, InFlight: 1, BurstBytes: 1, Quarantine: q})
 		f.send(0, poisoned(0, 1))
