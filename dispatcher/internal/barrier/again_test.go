@@ -31,14 +31,14 @@ func TestTheSummaryOfAClosedRunIsSaidAgain(t *testing.T) {
 		time.Sleep(30 * 24 * time.Hour) // nobody looked after headquarters
 		d.open()
 		d.start()
-		d.settle()
+		d.pass(10 * time.Second)
 		if sums := d.summaries(); len(sums) != 2 || sums[1].Revision != 2 || sums[1].Counts.Succeeded != 2 || len(sums[1].Files) != 3 {
 			t.Fatalf("got summaries %+v; want revision 2 said once", sums)
 		}
 		if err := d.barrier.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		d.settle()
+		d.pass(10 * time.Second)
 		if sums := d.summaries(); len(sums) != 3 || sums[2].Revision != 2 {
 			t.Errorf("got summaries %+v; want revision 2 for a broker that forgot", sums)
 		}

@@ -15,6 +15,10 @@ const (
 	// firstDelay and lastDelay bound the wait before failed work is tried again.
 	firstDelay = time.Second
 	lastDelay  = time.Minute
+	// aside and apart keep the summaries of closed runs, when they are said again,
+	// out of the way of what is due at a start.
+	aside = 5 * time.Second
+	apart = 50 * time.Millisecond
 )
 
 // run is what the loop knows of a run. The store knows all of it too.
@@ -35,7 +39,8 @@ type run struct {
 	revision  int // the newest that is complete
 	published int // the newest whose files and summary are out
 
-	asked, told int // how often the newest summary was to be said again, and was
+	asked, told int       // how often the newest summary was to be said again, and was
+	againAt     time.Time // not said again before; zero: at once
 
 	lateFirst time.Time // of the late answers in no revision; zero if none
 	lateLast  time.Time
@@ -65,7 +70,7 @@ func (e *errand) succeeded() { e.notUntil, e.failures = time.Time{}, 0 }
 
 // shift moves the pauses of a run; its deadlines stay where they are.
 func (r *run) shift(by time.Duration) {
-	for _, at := range []*time.Time{&r.lateFirst, &r.lateLast, &r.state.notUntil, &r.output.notUntil} {
+	for _, at := range []*time.Time{&r.lateFirst, &r.lateLast, &r.state.notUntil, &r.output.notUntil, &r.againAt} {
 		if !at.IsZero() {
 			*at = at.Add(by)
 		}
@@ -117,11 +122,11 @@ func (r *run) unpublished() (bool, time.Time) {
 	return r.published < r.revision && !r.output.busy && !r.again.busy, r.output.notUntil
 }
 
-// untold reports whether the summary is to be said again now. A revision that
-// waits comes first, unless it cannot be published.
-func (r *run) untold() bool {
+// untold reports whether the summary is to be said again, and until when not. A
+// revision that waits comes first, unless it cannot be published.
+func (r *run) untold() (bool, time.Time) {
 	waits := r.published < r.revision && r.output.failures == 0
-	return r.told < r.asked && r.revision > 0 && !waits && !r.output.busy && !r.again.busy
+	return r.told < r.asked && r.revision > 0 && !waits && !r.output.busy && !r.again.busy, r.againAt
 }
 
 func earliest(a, b time.Time) time.Time {

@@ -62,11 +62,14 @@ func (b *Barrier) rebuild(ctx context.Context) error {
 	return nil
 }
 
-// know takes up closed runs that were let go.
+// know takes up closed runs that were let go, to be looked at one after the other.
 func (b *Barrier) know(closed []store.Run) {
+	at := b.deps.Now().Add(aside)
 	for i := range closed {
 		if id := closed[i].RunID; b.runs[id] == nil {
 			b.runs[id] = newRun(&closed[i])
+			b.runs[id].againAt = at
+			at = at.Add(apart)
 		}
 	}
 }
@@ -160,8 +163,8 @@ func (b *Barrier) arrange(r *run) {
 	if publish, at := r.unpublished(); publish && (!waiting || at.Before(due)) {
 		waiting, due = true, at
 	}
-	if r.untold() {
-		waiting, due = true, time.Time{}
+	if again, at := r.untold(); again && (!waiting || at.Before(due)) {
+		waiting, due = true, at
 	}
 	b.clock.set(r, due, waiting)
 	if r.closed && r.index < 0 && !r.state.busy && !r.output.busy && !r.again.busy {
@@ -176,7 +179,7 @@ func (b *Barrier) startDue(ctx context.Context) {
 		if what, at := r.next(&b.cfg); what != none && !at.After(now) {
 			b.startErrand(ctx, r, &r.state, "barrier_stuck", b.stateWork(ctx, r, what))
 		}
-		if r.untold() {
+		if again, at := r.untold(); again && !at.After(now) {
 			b.startErrand(ctx, r, &r.again, "", b.againWork(ctx, r))
 		}
 		if publish, at := r.unpublished(); publish && !at.After(now) {

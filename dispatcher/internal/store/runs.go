@@ -175,17 +175,26 @@ func (s *Store) ListOpenRuns(ctx context.Context) ([]Run, error) {
 const (
 	recently   = 7 * 24 * time.Hour
 	mostRecent = 200
+	// mostTargets bounds what it costs to summarise them all, to about a second.
+	mostTargets = 100_000
 )
 
 // ListRecentlyClosedRuns returns, newest first, the runs that were closed last: 200
-// at most, and none a week or more before the newest of them. It asks no clock, so
-// that what was closed last is in it however long headquarters was away.
+// at most, with 100,000 targets in all but for the newest, and none a week or more
+// before that. It asks no clock, so that what was closed last is in it however long
+// headquarters was away.
 func (s *Store) ListRecentlyClosedRuns(ctx context.Context) ([]Run, error) {
 	runs, err := sqlite.List(ctx, s.db.Readers(), scanRun,
 		`SELECT `+runColumns+` FROM runs WHERE closed_at <> 0 AND closed_at > (SELECT max(closed_at) FROM runs) - ?
 		ORDER BY closed_at DESC, run_id DESC LIMIT ?`, recently.Milliseconds(), mostRecent)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the runs that were closed last: %w", err)
+	}
+	targets := 0
+	for i := range runs {
+		if targets += runs[i].Targets; targets > mostTargets && i > 0 {
+			return runs[:i], nil
+		}
 	}
 	return runs, nil
 }

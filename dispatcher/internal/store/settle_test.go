@@ -390,4 +390,12 @@ func TestTheRunsThatWereClosedLast(t *testing.T) {
 	if got := ids(); len(got) != 200 || got[49] != "new050" || got[50] != "more001" || got[199] != "more150" {
 		t.Errorf("got %q", got)
 	}
+	b.exec(`UPDATE runs SET targets = 99999 WHERE run_id = 'new002'`)
+	if got := ids(); len(got) != 2 || got[1] != "new002" {
+		t.Errorf("with 100,000 targets in two runs: %q", got)
+	}
+	b.exec(`UPDATE runs SET targets = 100001 WHERE run_id = 'new001'`)
+	if got := ids(); len(got) != 1 || got[0] != "new001" {
+		t.Errorf("with more than 100,000 targets in one run: %q", got)
+	}
 }

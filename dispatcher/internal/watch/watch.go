@@ -29,6 +29,9 @@ const (
 	// what was said before.
 	stateKept = 7 * 24 * time.Hour
 	leastKept = time.Minute
+	// olderAtOnce bounds the states of closed runs that are said again with the
+	// others: at a start, what is open comes first.
+	olderAtOnce = 20
 	// maxWaiting bounds the events that wait to be published; the oldest give
 	// way, and the retained state says what they would have said.
 	maxWaiting = 200_000
@@ -58,6 +61,7 @@ type Watch struct {
 
 	mu     sync.Mutex
 	dirty  map[string]bool
+	older  []string // closed runs, whose states come after those
 	events []store.Change
 	lost   int
 	wake   chan struct{}
@@ -122,8 +126,12 @@ func (w *Watch) Refresh(ctx context.Context) error {
 		return err
 	}
 	w.mu.Lock()
-	for _, run := range append(open, closed...) {
+	for _, run := range open {
 		w.dirty[run.RunID] = true
+	}
+	w.older = nil
+	for _, run := range closed {
+		w.older = append(w.older, run.RunID)
 	}
 	w.mu.Unlock()
 	w.signal()
@@ -240,6 +248,11 @@ func (w *Watch) publishStates(ctx context.Context) bool {
 	w.mu.Lock()
 	dirty := w.dirty
 	w.dirty = map[string]bool{}
+	some := min(len(w.older), olderAtOnce)
+	for _, runID := range w.older[:some] {
+		dirty[runID] = true
+	}
+	w.older = w.older[some:]
 	w.mu.Unlock()
 	for runID := range dirty {
 		if ctx.Err() != nil {
