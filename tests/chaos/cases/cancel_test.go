@@ -148,6 +148,9 @@ func TestCancelHitsTheNamedRunAloneAndAFinishedOneStays(t *testing.T) {
 	if got := state(other.RunID); !reflect.DeepEqual(got, []string{"A SUCCEEDED 1 ", "B SUCCEEDED 1 "}) {
 		t.Errorf("the other run: %q", got)
 	}
+	programs.Eventually(t, "the end of both runs", func() bool {
+		return len(rowsOf(t, s.Dir, `SELECT run_id FROM runs WHERE closed_at = 0 AND run_id IN (?, ?)`, named.RunID, other.RunID)) == 0
+	})
 	before, files := s.Store(), s.Look(eye)
 	for _, run := range []string{named.RunID, other.RunID} {
 		reply := cancel(t, s.Addr, run)
