@@ -2,9 +2,6 @@ package backlog_test
 
 import (
 	"context"
-	"fmt"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -51,14 +48,9 @@ func TestAJobThatPanicsHoldsUpNoOther(t *testing.T) {
 		d := &desk{t: t}
 		d.Bench = steptest.New(t, func(c []store.Change) { d.Changed(c) })
 		b := &brittle{Store: d.Store}
-		var mu sync.Mutex
-		var alarms []string
+		var alarms steptest.Alarms
 		d.Backlog = backlog.New(backlog.Config{Tasks: b, Now: time.Now, Logger: d.Logger,
-			Ward: &quarantine.Ward{Logger: d.Logger, Now: time.Now, Alarm: func(kind, subject string, trouble error) {
-				mu.Lock()
-				defer mu.Unlock()
-				alarms = append(alarms, fmt.Sprintf("%s %s: %v", kind, subject, trouble))
-			}}})
+			Ward: &quarantine.Ward{Logger: d.Logger, Now: time.Now, Alarm: alarms.Raise}})
 		if err := d.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -72,12 +64,9 @@ func TestAJobThatPanicsHoldsUpNoOther(t *testing.T) {
 		synctest.Wait()
 		d.is("old", 0, task.Cancelled, task.ReasonSuperseded)
 		time.Sleep(50 * time.Second)
-		synctest.Wait()
-		mu.Lock()
-		defer mu.Unlock()
 		const panicked = ": headquarters panicked: nobody can "
 		want := "step_panicked the backlog of run poisoned" + panicked + "read that\nstep_panicked the backlog of job poisoned" + panicked + "withdraw that"
-		if told := strings.Join(alarms, "\n"); told != want {
+		if told := alarms.Told(); told != want {
 			t.Errorf("alarms %s", told)
 		}
 		if n := b.tries.Load(); n < 3 || n > 11 {

@@ -2,8 +2,6 @@ package grant_test
 
 import (
 	"context"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -64,22 +62,10 @@ func (m mute) Order(ctx context.Context, storeID, terminalID string, o protocol.
 type shaky struct {
 	*desk
 	brittle *brittle
-
-	mu     sync.Mutex
-	alarms []string
+	alarms  steptest.Alarms
 }
 
 func (s *shaky) breaks(what string) { s.brittle.breaks.Store(&what) }
-
-// told returns the alarms since it was last asked.
-func (s *shaky) told() string {
-	synctest.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	told := strings.Join(s.alarms, "\n")
-	s.alarms = nil
-	return told
-}
 
 func openShaky(t *testing.T, l limits, breaks string) *shaky {
 	t.Helper()
@@ -89,11 +75,7 @@ func openShaky(t *testing.T, l limits, breaks string) *shaky {
 	s.breaks(breaks)
 	s.Admission = grant.New(grant.Config{Tasks: s.brittle, Attempts: s.brittle, Grants: s.Store, Orders: mute{s.Sender, s.brittle},
 		Now: s.now, Logger: s.Logger, MaxRunning: l.running, PerSecond: l.perSecond, Burst: l.burst,
-		Ward: &quarantine.Ward{Logger: s.Logger, Now: time.Now, Alarm: func(kind, subject string, trouble error) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.alarms = append(s.alarms, kind+" "+subject+": "+trouble.Error())
-		}}})
+		Ward: &quarantine.Ward{Logger: s.Logger, Now: time.Now, Alarm: s.alarms.Raise}})
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +97,7 @@ func TestAClaimThatPanicsHoldsUpNoOther(t *testing.T) {
 			s.claim("r", 0)
 			synctest.Wait()
 		}
-		if told := s.told(); told != alarm("the claim", "grant") {
+		if told := s.alarms.Told(); told != alarm("the claim", "grant") {
 			t.Errorf("alarms %s", told)
 		}
 		if got := s.Stats(); got.Running != 0 || got.Waiting != 0 {
@@ -143,7 +125,7 @@ func TestAGrantThatPanicsAfterItsCommitIsTakenBackByItsLease(t *testing.T) {
 			s.Create("r", 2, steptest.Policy())
 			s.claim("r", 0)
 			s.claim("r", 1)
-			if told := s.told(); told != alarm("the claim", breaks) || len(s.grants()) != 1 || s.Stats().Running != 2 {
+			if told := s.alarms.Told(); told != alarm("the claim", breaks) || len(s.grants()) != 1 || s.Stats().Running != 2 {
 				t.Errorf("%d granted, %+v, alarms %s", len(s.grants()), s.Stats(), told)
 			}
 			s.progress("r", 1, 1)
@@ -164,14 +146,14 @@ func TestWhatPanicsOverOneWaitingClaimOrOrderHoldsUpNoOther(t *testing.T) {
 		s.claim("q", 0)
 		s.claim("r", 0)
 		s.claim("r", 1)
-		if told := s.told(); told != alarm("the claim", "note") || s.Task("r-S001").ClaimedAt.IsZero() {
+		if told := s.alarms.Told(); told != alarm("the claim", "note") || s.Task("r-S001").ClaimedAt.IsZero() {
 			t.Errorf("alarms %s", told)
 		}
 		s.breaks("deny aloud")
 		if _, _, err := s.Store.Cancel(t.Context(), "r", nil, task.ReasonByUser, "wang", time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		if told := s.told(); told != alarm("an order", "deny aloud") || len(s.denials()) != 1 {
+		if told := s.alarms.Told(); told != alarm("an order", "deny aloud") || len(s.denials()) != 1 {
 			t.Errorf("%d are denied, alarms %s", len(s.denials()), told)
 		}
 	})
@@ -188,7 +170,7 @@ func TestALeaseWhoseEndPanicsIsTriedAgainAndHoldsUpNoOther(t *testing.T) {
 		}
 		synctest.Wait()
 		time.Sleep(grant.StartTimeout + 21*time.Second)
-		if told := s.told(); told != alarm("the end of the lease", "settle") || s.Stats().Running != 1 || s.Stats().Expired != 2 {
+		if told := s.alarms.Told(); told != alarm("the end of the lease", "settle") || s.Stats().Running != 1 || s.Stats().Expired != 2 {
 			t.Errorf("%+v, alarms %s", s.Stats(), told)
 		}
 		s.breaks("")

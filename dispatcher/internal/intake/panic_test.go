@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -54,20 +53,9 @@ func (s *stuck) Resume(taskID string, attempt int) {
 // shaky is a desk whose orders and leases can break.
 type shaky struct {
 	*desk
-	mute  *mute
-	stuck *stuck
-
-	mu     sync.Mutex
-	alarms []string
-}
-
-func (s *shaky) told() string {
-	synctest.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	told := strings.Join(s.alarms, "\n")
-	s.alarms = nil
-	return told
+	mute   *mute
+	stuck  *stuck
+	alarms steptest.Alarms
 }
 
 func openShaky(t *testing.T) *shaky {
@@ -75,14 +63,9 @@ func openShaky(t *testing.T) *shaky {
 	s := &shaky{desk: &desk{t: t, leases: &leases{}}}
 	s.Bench = steptest.New(t, func(changes []store.Change) { s.Changed(changes) })
 	s.mute, s.stuck = &mute{Sender: s.Sender}, &stuck{leases: s.leases}
-	keep := func(kind, subject string, trouble error) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.alarms = append(s.alarms, fmt.Sprintf("%s %s: %v", kind, subject, trouble))
-	}
 	s.Intake = intake.New(intake.Config{Tasks: s.Store, Attempts: s.desk, Jobs: registry(t), Leases: s.stuck, Orders: s.mute,
-		Now: time.Now, Logger: s.Logger, InFlight: 1, BurstBytes: 1, Alarm: keep,
-		Ward: &quarantine.Ward{Logger: s.Logger, Now: time.Now, Alarm: keep}})
+		Now: time.Now, Logger: s.Logger, InFlight: 1, BurstBytes: 1, Alarm: s.alarms.Raise,
+		Ward: &quarantine.Ward{Logger: s.Logger, Now: time.Now, Alarm: s.alarms.Raise}})
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +87,7 @@ func TestATurnThatPanicsIsTakenBackAndHoldsUpNoOther(t *testing.T) {
 			s.ready(0, 100<<10)
 			synctest.Wait()
 		}
-		if told, got := s.told(), s.Stats(); told != ofTheTurn+"say that" || got.InFlight+got.Waiting != 0 || s.leases.isPaused("r-S000") {
+		if told, got := s.alarms.Told(), s.Stats(); told != ofTheTurn+"say that" || got.InFlight+got.Waiting != 0 || s.leases.isPaused("r-S000") {
 			t.Errorf("%+v, alarms %s", got, told)
 		}
 		s.ready(1, 100<<10)
@@ -129,12 +112,12 @@ func TestALeaseThatPanicsHoldsUpNoOtherTurn(t *testing.T) {
 		s.ready(1, 100<<10)
 		s.stuck.resuming.Store(true)
 		time.Sleep(11 * time.Second) // it says nothing
-		if told, calls := s.told(), fmt.Sprint(s.calls()); told != ofTheTurn+"resume that" || calls != "[S000 S001]" {
+		if told, calls := s.alarms.Told(), fmt.Sprint(s.calls()); told != ofTheTurn+"resume that" || calls != "[S000 S001]" {
 			t.Errorf("called for %s, alarms %s", calls, told)
 		}
 		s.stuck.pausing.Store(true)
 		s.ready(0, 100<<10)
-		if told := s.told(); !strings.HasPrefix(told, "message_panicked S000/pos: ") {
+		if told := s.alarms.Told(); !strings.HasPrefix(told, "message_panicked S000/pos: ") {
 			t.Errorf("alarms %s", told)
 		}
 		s.send(1, success(1, 1, large(100)))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -23,11 +22,9 @@ import (
 type brittle struct {
 	*store.Store
 	*transport.Sender
-	on    atomic.Bool
-	beats atomic.Int64
-
-	mu     sync.Mutex
-	alarms []string
+	on     atomic.Bool
+	beats  atomic.Int64
+	alarms steptest.Alarms
 }
 
 func (b *brittle) crack(storeID string) {
@@ -54,16 +51,6 @@ func (b *brittle) Order(ctx context.Context, storeID, terminalID string, o proto
 
 func (b *brittle) Offline(storeID, _ string) { b.crack(storeID) }
 
-// told returns the alarms since it was last asked.
-func (b *brittle) told() string {
-	synctest.Wait()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	told := strings.Join(b.alarms, "\n")
-	b.alarms = nil
-	return told
-}
-
 func openBrittle(t *testing.T, announce bool) (*desk, *brittle) {
 	d := &desk{t: t, Bench: steptest.New(t)}
 	b := &brittle{Store: d.Store, Sender: d.Sender}
@@ -71,9 +58,7 @@ func openBrittle(t *testing.T, announce bool) (*desk, *brittle) {
 		if trouble == nil {
 			b.crack(strings.TrimSuffix(subject, "/pos"))
 		}
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.alarms = append(b.alarms, fmt.Sprintf("%s %s: %v", kind, subject, trouble))
+		b.alarms.Raise(kind, subject, trouble)
 	}
 	d.Presence = presence.New(presence.Config{Terminals: b, Tasks: d.Store, Sender: d.Sender, Orders: b,
 		Listeners: []presence.Listener{b, d}, Republish: func(string) {}, Announce: announce, Now: d.now, Logger: d.Logger,
@@ -125,11 +110,11 @@ func TestATerminalThatPanicsHoldsUpNoOther(t *testing.T) {
 		if _, online := d.isStored("S002"); !online {
 			t.Error("who comes next waits")
 		}
-		if told := b.told(); told != ofS000 {
+		if told := b.alarms.Told(); told != ofS000 {
 			t.Errorf("alarms %s", told)
 		}
 		time.Sleep(21 * time.Second)
-		if told := b.told(); told != ofTheBeat {
+		if told := b.alarms.Told(); told != ofTheBeat {
 			t.Errorf("alarms %s", told)
 		}
 		d.connect(false, "S000", "S001")
@@ -159,7 +144,7 @@ func TestAQuestionThatPanicsHoldsUpNoOtherAndIsAskedAgain(t *testing.T) {
 		synctest.Wait()
 		b.on.Store(true)
 		time.Sleep(1500 * time.Millisecond)
-		if told, n := b.told(), len(d.Broker.Orders(protocol.OrderSync)); told != ofS000 || n != 2 {
+		if told, n := b.alarms.Told(), len(d.Broker.Orders(protocol.OrderSync)); told != ofS000 || n != 2 {
 			t.Errorf("%d of the others are asked, alarms %s", n, told)
 		}
 		b.on.Store(false)
@@ -182,11 +167,11 @@ func TestTheEndOfATwinThatPanicsHoldsUpNoOther(t *testing.T) {
 				}
 			}
 		}
-		b.told()
+		b.alarms.Told()
 		time.Sleep(14 * time.Minute)
 		b.on.Store(true)
 		time.Sleep(2 * time.Minute)
-		if told := b.told(); !strings.Contains(told, ofS000) || !strings.Contains(told, "S001/pos: <nil>") {
+		if told := b.alarms.Told(); !strings.Contains(told, ofS000) || !strings.Contains(told, "S001/pos: <nil>") {
 			t.Errorf("alarms %s", told)
 		}
 	})
