@@ -1,0 +1,152 @@
+package app
+
+import (
+	"crypto/rand"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"muster/dispatcher/internal/auditor"
+	"muster/dispatcher/internal/backlog"
+	"muster/dispatcher/internal/barrier"
+	"muster/dispatcher/internal/grant"
+	"muster/dispatcher/internal/intake"
+	"muster/dispatcher/internal/offer"
+	"muster/dispatcher/internal/plan"
+	"muster/dispatcher/internal/presence"
+	"muster/dispatcher/internal/quarantine"
+	"muster/dispatcher/internal/report"
+	"muster/dispatcher/internal/store"
+	"muster/dispatcher/internal/transport"
+	"muster/dispatcher/internal/trigger"
+	"muster/dispatcher/internal/watch"
+	"muster/schemas"
+)
+
+// wire creates every step and connects it to what it needs; nothing runs yet.
+func (hq *headquarters) wire() error {
+	hq.ward = hq.newWard()
+	if err := hq.wireIdentity(); err != nil {
+		return err
+	}
+	if err := hq.wireLink(); err != nil {
+		return err
+	}
+	hq.queue = transport.NewQueue(hq.link, hq.log)
+	hq.sender = transport.NewSender(hq.link, hq.topics, hq.now)
+	if hq.identity != nil {
+		hq.sender = hq.sender.Signing(hq.signer)
+	}
+	hq.orders = hq.sender.Through(hq.queue)
+	hq.wireAdmission()
+	if err := hq.wireReports(); err != nil {
+		return err
+	}
+	if err := hq.wireTrigger(); err != nil {
+		return err
+	}
+	if err := hq.wireAdmin(); err != nil {
+		return err
+	}
+	hq.auditor = auditor.New(auditor.Config{Head: hq.store.AuditHead, Signer: hq.signer, Folder: hq.cfg.ReportsFolder, Now: hq.now, Logger: hq.log})
+	hq.watch = watch.New(hq.store, hq.sender, hq.grant.Waiting, hq.ward, hq.log)
+	for _, step := range []struct {
+		name     string
+		observer func([]store.Change)
+	}{
+		{"grant", hq.grant.Changed},
+		{"backlog", hq.backlog.Changed},
+		{"intake", hq.intake.Changed},
+		{"offer", hq.offer.Changed},
+		{"barrier", hq.barrier.Changed},
+		{"watch", hq.watch.Changed},
+		{"offers belied", hq.offersBelied},
+	} {
+		hq.store.Observe(hq.ward.Observer(step.name, step.observer))
+	}
+	return nil
+}
+
+func (hq *headquarters) wireTrigger() error {
+	known, err := loadPeople(hq.cfg)
+	if err != nil {
+		return err
+	}
+	cfg := trigger.Config{
+		Runs: hq.store, Tasks: hq.store, Register: hq.store, Planner: plan.New(rand.Reader), Jobs: hq.jobs, Sender: hq.orders,
+		Waiting: hq.grant.Waiting, Now: hq.now, Logger: hq.log, Ward: hq.ward,
+		People: known, ApprovalOver: hq.cfg.Approval.OverStores,
+	}
+	if hq.identity != nil {
+		cfg.Approved, cfg.Rotated = hq.rotateKeys, hq.identity.RotatedBy
+	}
+	hq.trigger, err = trigger.New(cfg)
+	return err
+}
+
+func (hq *headquarters) wireLink() error {
+	if hq.cfg.Transport == TransportEmbedded {
+		embedded, err := transport.NewEmbedded(hq.cfg.Broker, transport.EmbeddedOptions{
+			Handle:  hq.handle,
+			Session: func(s transport.Session) { s.At = hq.now(); hq.presence.Session(s) },
+			Banned:  hq.banned,
+			Now:     hq.now,
+			Listen:  hq.listen,
+			Logger:  hq.log,
+		})
+		hq.link = embedded
+		return err
+	}
+	login, err := hq.cfg.MQTT.login()
+	if err != nil {
+		return err
+	}
+	hq.link = transport.NewMQTT(login, hq.topics, hq.handle, hq.connected, hq.log)
+	return nil
+}
+
+func (hq *headquarters) wireAdmission() {
+	hq.backlog = backlog.New(backlog.Config{Tasks: hq.store, Now: hq.now, Logger: hq.log, Ward: hq.ward})
+	hq.grant = grant.New(grant.Config{
+		Tasks: hq.store, Attempts: starting{hq.store}, Grants: hq.store, Orders: hq.orders, Now: hq.now, Logger: hq.log,
+		MaxRunning: hq.cfg.Admission.MaxRunning, PerSecond: hq.cfg.Admission.GrantsPerSecond, Burst: hq.cfg.Admission.GrantBurst, Ward: hq.ward,
+	})
+	var err error
+	if hq.aside, err = quarantine.Open(filepath.Join(hq.cfg.DataFolder, "quarantine")); err != nil {
+		hq.log.Error("nothing that breaks headquarters can be kept", "error", err) // a full disk must not stop the start
+	}
+	hq.intake = intake.New(intake.Config{
+		Tasks: hq.store, Attempts: hq.store, Jobs: hq.jobs, Leases: hq.grant, Orders: hq.orders, Now: hq.now, Logger: hq.log,
+		InFlight: hq.cfg.Collection.InFlight, BytesPerSecond: float64(hq.cfg.Collection.BytesPerSecond), BurstBytes: hq.cfg.Collection.BurstBytes,
+		DemandOffer: hq.identity != nil, Alarm: hq.alarmAboutAnswer, Quarantine: hq.aside, Ward: hq.ward,
+	})
+	hq.offer = offer.New(offer.Config{
+		Tasks: hq.store, Sender: hq.sender, Now: hq.now, Logger: hq.log, Ward: hq.ward,
+		Online: func(storeID string) bool { return hq.presence.Online(storeID) },
+	})
+	hq.presence = presence.New(presence.Config{
+		Terminals: starting{hq.store}, Tasks: hq.store, Sender: hq.sender, Orders: hq.orders, Now: hq.now, Logger: hq.log,
+		Listeners: []presence.Listener{hq.grant, hq.intake}, Republish: hq.offer.Republish, Numbered: hq.numbered,
+		Announce: hq.cfg.Transport == TransportEmbedded, Alarm: hq.alarmAbout, Ward: hq.ward,
+	})
+}
+
+func (hq *headquarters) wireReports() error {
+	zone, err := time.LoadLocation(hq.cfg.TimeZone)
+	if err != nil {
+		return fmt.Errorf("cannot load headquarters' time zone: %w", err)
+	}
+	schema, err := schemas.FS.ReadFile("report.v1.schema.json")
+	if err != nil {
+		return fmt.Errorf("cannot read the report's schema: %w", err)
+	}
+	reporter, err := report.New(schema)
+	if err != nil {
+		return err
+	}
+	hq.barrier = barrier.New(barrier.Deps{
+		Runs: hq.store, Snapshots: barrier.Pinned(hq.store), Revisions: hq.store, Publications: hq.store,
+		Reporter: reporter, Sender: hq.sender, Now: hq.now, Log: hq.log, Alarm: hq.alarm,
+	}, barrier.Config{Folder: hq.cfg.ReportsFolder, Location: zone})
+	return nil
+}
