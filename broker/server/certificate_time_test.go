@@ -9,13 +9,19 @@ import (
 )
 
 // TestCertificatesAreJudgedByTheClockThatIsKept: at the handshake, and in sessions
-// that live on.
+// that live on, also after a look at them that panicked.
 func TestCertificatesAreJudgedByTheClockThatIsKept(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	events, opts := newSessions()
 	var off atomic.Int64
-	opts.Now = func() time.Time { return time.Now().Add(time.Duration(off.Load())) }
+	var broken atomic.Bool
+	opts.Now = func() time.Time {
+		if broken.CompareAndSwap(true, false) {
+			panic("a clock that cannot be read")
+		}
+		return time.Now().Add(time.Duration(off.Load()))
+	}
 	s, err := server.New(a.config("users: []\n"), opts)
 	if err != nil {
 		t.Fatal(err)
@@ -29,6 +35,7 @@ func TestCertificatesAreJudgedByTheClockThatIsKept(t *testing.T) {
 		t.Fatalf("0x%02x %s", code, reason)
 	}
 	events.next(t, "pos1", true)
+	broken.Store(true) // one look that panics: the next one ends the session
 	off.Store(int64(2 * time.Hour))
 	events.next(t, "pos1", false)
 	conn := a.dial(s, cert)

@@ -21,7 +21,10 @@ func (s *Server) watch() {
 		case <-s.ctx.Done():
 			return
 		case <-ticker.C:
-			s.lookAgain()
+			// What cannot be looked at now is by the next look: those who are connected stay.
+			if _, err := recovered(func() error { s.lookAgain(); return nil }); err != nil {
+				s.log.Error("cannot hold the sessions against the files of the listeners; looking again", "error", err)
+			}
 		}
 	}
 }

@@ -146,7 +146,7 @@ func (hq *headquarters) wireReports() error {
 	}
 	hq.barrier = barrier.New(barrier.Deps{
 		Runs: hq.store, Snapshots: barrier.Pinned(hq.store), Revisions: hq.store, Publications: hq.store,
-		Reporter: reporter, Sender: hq.sender, Now: hq.now, Log: hq.log, Alarm: hq.alarm,
+		Reporter: reporter, Sender: hq.sender, Now: hq.now, Log: hq.log, Alarm: hq.alarm, Ward: hq.ward,
 	}, barrier.Config{Folder: hq.cfg.ReportsFolder, Location: zone})
 	return nil
 }

@@ -22,6 +22,7 @@ import (
 	"sync"
 	"time"
 
+	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
 	"muster/internal/protocol"
@@ -103,6 +104,8 @@ type Deps struct {
 	// nil error when it is over. kind is a level of an alarm's topic. It may be
 	// nil, and is called from many goroutines.
 	Alarm func(kind, runID string, err error)
+	// Ward is told of a change that makes headquarters panic; may be nil.
+	Ward *quarantine.Ward
 }
 
 // Config says where reports go and how long late answers are gathered.

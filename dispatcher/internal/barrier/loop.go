@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/store"
 	"muster/internal/task"
 )
@@ -91,7 +92,7 @@ func (b *Barrier) loop(ctx context.Context) {
 		case <-b.wake:
 			last = b.follow(last)
 			for _, f := range b.take() {
-				f()
+				_ = b.deps.Ward.Do(quarantine.AlarmStep, "what the barrier notes of a run", func() error { f(); return nil })
 			}
 		}
 		b.startDue(ctx)
@@ -209,6 +210,7 @@ func (b *Barrier) startErrand(ctx context.Context, r *run, e *errand, alarm stri
 			b.deps.Alarm(alarm, r.id, err)
 		}
 		b.post(func() {
+			defer b.arrange(r)
 			e.busy = false
 			if err != nil {
 				e.failed(b.deps.Now())
@@ -216,7 +218,6 @@ func (b *Barrier) startErrand(ctx context.Context, r *run, e *errand, alarm stri
 				e.succeeded()
 				note()
 			}
-			b.arrange(r)
 		})
 	})
 }

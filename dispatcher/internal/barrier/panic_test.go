@@ -124,3 +124,21 @@ func TestARunThatCannotBeJudgedStopsNoOtherAndIsTold(t *testing.T) {
 		}
 	})
 }
+
+// A change that makes headquarters panic is told, and what is noted after it counts.
+func TestAChangeThatPanicsIsToldAndTheNextCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := setup(t)
+		d.start()
+		d.barrier.Post(func() { panic("a change that nobody can note") })
+		d.create(1)
+		d.pass(3 * time.Minute)
+		raised := d.raised()
+		if len(raised) != 1 || !strings.HasPrefix(raised[0], "step_panicked ") || !strings.Contains(raised[0], "nobody can note") {
+			t.Errorf("raised %q", raised)
+		}
+		if d.published(runID) != 1 {
+			t.Errorf("published %d times", d.published(runID))
+		}
+	})
+}

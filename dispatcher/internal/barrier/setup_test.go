@@ -19,6 +19,7 @@ import (
 
 	"muster/dispatcher/internal/barrier"
 	"muster/dispatcher/internal/job"
+	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
 	"muster/internal/protocol"
@@ -74,6 +75,7 @@ func (d *desk) open() {
 	d.barrier = barrier.New(barrier.Deps{
 		Runs: s, Snapshots: &d.poison, Revisions: &d.hook, Publications: d.stuck, Reporter: d.report,
 		Sender: transport.NewSender(d, topics, d.now), Now: d.now, Log: slog.New(slog.DiscardHandler), Alarm: d.alarm,
+		Ward: &quarantine.Ward{Logger: slog.New(slog.DiscardHandler), Now: d.now, Alarm: d.alarm},
 	}, barrier.Config{Folder: filepath.Join(d.dir, "reports"), Location: time.FixedZone("Asia/Shanghai", 8*3600)})
 	s.Observe(func(changes []store.Change) {
 		if !d.deaf.Load() {

@@ -1,0 +1,4 @@
+package barrier
+
+// Post has the loop run f.
+func (b *Barrier) Post(f func()) { b.post(f) }
