@@ -87,16 +87,24 @@ func (l logged) wantGrants(t *testing.T, what string, log, index []byte, n int) 
 	}
 }
 
-// wantRefusal opens the file with a log, and wants to be told how to restore.
+// wantRefusal opens the file with a log, and backs it up, and wants to be told how to
+// restore.
 func (l logged) wantRefusal(t *testing.T, what string, log, index []byte) {
 	t.Helper()
 	path := l.put(t, log, index)
+	refused := func(err error) bool {
+		return errors.Is(err, store.ErrCorrupt) && strings.Contains(err.Error(), "muster.db-wal") &&
+			strings.Contains(err.Error(), "dispatcher restore BACKUP --data "+filepath.Dir(path))
+	}
+	_, err := store.MakeBackup(t.Context(), path, filepath.Join(filepath.Dir(path), "backup.db"))
+	if !refused(err) {
+		t.Errorf("%s: backed up: %v", what, err)
+	}
 	s, err := store.Open(t.Context(), store.Options{Path: path, BallastBytes: -1})
 	if err == nil {
 		_ = s.Close()
 	}
-	if !errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), "muster.db-wal") ||
-		!strings.Contains(err.Error(), "dispatcher restore BACKUP --data "+filepath.Dir(path)) {
+	if !refused(err) {
 		t.Errorf("%s: opened: %v", what, err)
 	}
 }

@@ -19,6 +19,9 @@ func Copy(ctx context.Context, from, into string, applicationID int32) (err erro
 	if err == nil {
 		_, err = os.Stat(source) // SQLite's own word says only that it cannot
 	}
+	if err == nil {
+		err = checkIdle(source)
+	}
 	if err != nil {
 		return fmt.Errorf("cannot copy database %s: %w", from, err)
 	}
@@ -42,6 +45,17 @@ func Copy(ctx context.Context, from, into string, applicationID int32) (err erro
 		return err
 	}
 	return SyncFolder(filepath.Dir(into))
+}
+
+// checkIdle checks the log that a killed headquarters left: SQLite would drop what
+// cannot be read of it, and the copy would miss it. Whoever holds the database
+// checked it when he opened it.
+func checkIdle(path string) error {
+	lock, held, err := tryLock(path + lockSuffix)
+	if err != nil || !held {
+		return err
+	}
+	return errors.Join(damaged(checkLog(path), path), lock.release())
 }
 
 func vacuum(ctx context.Context, source, into string, applicationID int32) (err error) {

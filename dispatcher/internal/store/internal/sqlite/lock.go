@@ -22,15 +22,13 @@ type holder struct {
 type fileLock struct{ flock *flock.Flock }
 
 func acquire(path string) (*fileLock, error) {
-	fl := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
-	held, err := fl.TryLock()
+	l, held, err := tryLock(path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot lock %s: %w", path, err)
+		return nil, err
 	}
 	if !held {
 		return nil, fmt.Errorf("%w: %s", ErrLocked, describe(path))
 	}
-	l := &fileLock{flock: fl}
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown" // it only helps a human
@@ -43,6 +41,14 @@ func acquire(path string) (*fileLock, error) {
 		return nil, errors.Join(fmt.Errorf("cannot write lock file %s: %w", path, err), l.release())
 	}
 	return l, nil
+}
+
+func tryLock(path string) (l *fileLock, held bool, err error) {
+	fl := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
+	if held, err = fl.TryLock(); err != nil {
+		return nil, false, fmt.Errorf("cannot lock %s: %w", path, err)
+	}
+	return &fileLock{flock: fl}, held, nil
 }
 
 // overwrite writes in place: a rename would leave the lock on a nameless file, and
