@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,21 +18,25 @@ import (
 const shareEvery = time.Second
 
 // startSharing keeps identity.broker_folder as the identity folder is. What the
-// broker needs is there when it returns.
+// broker needs is there when it returns, be it of an earlier start.
 func (hq *headquarters) startSharing(ctx context.Context, cleanup *stack) error {
 	id := hq.cfg.Identity
 	if id.BrokerFolder == "" {
 		return nil
 	}
-	if err := share(id.Folder, id.BrokerFolder); err != nil {
-		return err
+	trouble := share(id.Folder, id.BrokerFolder)
+	if trouble != nil && !shared(id.BrokerFolder) {
+		return trouble
+	}
+	if trouble != nil { // such as a full disk
+		hq.log.Error("cannot give the broker its files, it has those of an earlier start", "error", trouble)
 	}
 	sharing, stop := context.WithCancel(ctx)
-	var shared sync.WaitGroup
-	shared.Go(func() {
+	var loop sync.WaitGroup
+	loop.Go(func() {
 		tick := time.NewTicker(shareEvery)
 		defer tick.Stop()
-		failing := false
+		failing := trouble != nil
 		for {
 			select {
 			case <-sharing.Done():
@@ -45,13 +50,23 @@ func (hq *headquarters) startSharing(ctx context.Context, cleanup *stack) error 
 			}
 		}
 	})
-	cleanup.push(func() error { stop(); shared.Wait(); return nil })
+	cleanup.push(func() error { stop(); loop.Wait(); return nil })
 	return nil
+}
+
+var sharedFiles = []string{authorityFile, brokerKeyFile, brokerCertFile, revocationsFile}
+
+// shared says whether the folder has all that a broker needs.
+func shared(folder string) bool {
+	return !slices.ContainsFunc(sharedFiles, func(name string) bool {
+		_, err := os.Stat(filepath.Join(folder, name))
+		return err != nil
+	})
 }
 
 // share copies what differs.
 func share(from, to string) error {
-	for _, name := range []string{authorityFile, brokerKeyFile, brokerCertFile, revocationsFile} {
+	for _, name := range sharedFiles {
 		want, err := os.ReadFile(filepath.Join(from, name))
 		if err != nil {
 			return fmt.Errorf("cannot copy for the broker: %w", err)

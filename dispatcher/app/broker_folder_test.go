@@ -57,3 +57,41 @@ func TestABrokerApartHasWhatItNeedsAndNoMore(t *testing.T) {
 		}
 	}
 }
+
+// TestHeadquartersStartsWhileTheBrokersFilesCannotBeReplaced: as when the disk is
+// full. The broker has those of an earlier start, and the new ones once there is room.
+func TestHeadquartersStartsWhileTheBrokersFilesCannotBeReplaced(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	from, to := filepath.Join(dir, "identity"), filepath.Join(dir, "broker")
+	if err := identity.Create(from, []string{"127.0.0.1"}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	inTheWay := filepath.Join(to, "ca.crt", "not empty")
+	if err := os.MkdirAll(inTheWay, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"broker.crt", "broker.key", "crl.pem"} {
+		if err := os.WriteFile(filepath.Join(to, name), []byte("of an earlier start"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	setup(t, app.TransportMQTT, []string{"A"}, func(cfg *app.Config) {
+		cfg.Identity.Folder, cfg.Identity.BrokerFolder = from, to
+	})
+	if err := os.RemoveAll(filepath.Dir(inTheWay)); err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile(filepath.Join(from, "crl.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		if has, err := os.ReadFile(filepath.Join(to, "crl.pem")); err == nil && bytes.Equal(has, want) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the broker keeps the old list of what is revoked")
+		}
+	}
+}

@@ -58,14 +58,15 @@ type Identity struct {
 
 // Open reads a folder that Create made, after a look at the rights of every
 // file in it, and renews the server's certificate once two thirds of its
-// lifetime are over. The authority's private key is not read unless something
-// is to be signed with it; it may be kept elsewhere until then.
+// lifetime are over; without the authority's key or room on the disk the old one
+// serves until it ends, see Renew. The authority's private key is not read unless
+// something is to be signed with it; it may be kept elsewhere until then.
 func Open(folder string, now time.Time) (*Identity, error) {
 	id := &Identity{folder: folder, clock: time.Now}
 	if err := id.load(now); err != nil {
 		return nil, fmt.Errorf("cannot open the identity folder %s: %w", folder, err)
 	}
-	if _, err := id.Renew(now); err != nil {
+	if _, err := id.Renew(now); err != nil && !now.Before(id.server.Leaf.NotAfter) {
 		return nil, fmt.Errorf("cannot open the identity folder %s: %w", folder, err)
 	}
 	return id, nil

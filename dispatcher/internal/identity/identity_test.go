@@ -448,3 +448,20 @@ func TestOpensslAgrees(t *testing.T) {
 		t.Fatalf("a revoked certificate passes: %s", out)
 	}
 }
+
+// A renewal that is due and cannot be written, as on a full disk or with the
+// authority's key kept elsewhere, keeps nobody from starting while the certificate
+// is good.
+func TestOpenServesTheOldCertificateWhileItIsGood(t *testing.T) {
+	folder := create(t)
+	if err := os.Remove(filepath.Join(folder, identity.FileAuthorityKey)); err != nil {
+		t.Fatal(err)
+	}
+	due := start.Add(300 * 24 * time.Hour)
+	id := open(t, folder, due)
+	if _, err := id.Renew(due); err == nil {
+		t.Error("renewed without the authority's key")
+	}
+	_, err := identity.Open(folder, start.Add(398*24*time.Hour))
+	wantError(t, err, "cannot renew the server's certificate")
+}
