@@ -1,8 +1,11 @@
 package protocol
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -14,15 +17,20 @@ import (
 type scanner struct {
 	data  []byte
 	at    int
+	root  reflect.Type // of what the document is decoded into; nil: of anything
 	stack []frame
 }
 
 // frame is one open object or array during the scan.
 type frame struct {
-	keys  map[string]struct{} // nil in an array; folded names in an object
-	name  string              // the member the scan is in
-	index int
-	key   bool // the next string is a member name
+	object  bool
+	key     bool   // the next string is a member name
+	name    []byte // the member the scan is in
+	index   int
+	members names
+
+	fields *fields      // that the object's members are decoded into; nil: any
+	inner  reflect.Type // of the value that the scan is in; nil: any
 }
 
 func (s *scanner) document() error {
@@ -35,7 +43,7 @@ func (s *scanner) document() error {
 			s.stack = s.stack[:len(s.stack)-1]
 			s.at++
 		case c == ',':
-			if f := s.top(); f.keys != nil {
+			if f := s.top(); f.object {
 				f.key = true
 			} else {
 				f.index++
@@ -62,13 +70,25 @@ func (s *scanner) open(object bool) error {
 		return badJSON(s.pointer(), fmt.Sprintf("it is nested deeper than %d levels", MaxDepth),
 			fmt.Sprintf("嵌套超过 %d 层", MaxDepth), "flatten the document")
 	}
-	f := frame{}
-	if object {
-		f.keys, f.key = map[string]struct{}{}, true
+	t := s.expected()
+	if n := len(s.stack); n < cap(s.stack) {
+		s.stack = s.stack[:n+1]
+	} else {
+		s.stack = append(s.stack, frame{})
 	}
-	s.stack = append(s.stack, f)
+	f := s.top()
+	*f = frame{object: object, key: object, members: names{few: f.members.few[:0]}}
+	f.expect(t)
 	s.at++
 	return nil
+}
+
+// expected is the type of the value that the scan is at.
+func (s *scanner) expected() reflect.Type {
+	if len(s.stack) == 0 {
+		return s.root
+	}
+	return s.top().inner
 }
 
 // text takes one string: a member name or a value.
@@ -89,11 +109,13 @@ func (s *scanner) text() error {
 	if len(s.stack) == 0 || !s.top().key {
 		return nil
 	}
-	name := string(s.data[start+1 : s.at-1])
+	name := s.data[start+1 : s.at-1]
 	if escaped {
-		if err := json.Unmarshal(s.data[start:s.at], &name); err != nil {
+		var plain string
+		if err := json.Unmarshal(s.data[start:s.at], &plain); err != nil {
 			return badJSON(s.pointer(), "a member name cannot be read", "字段名无法读取", "write it without escapes")
 		}
+		name = []byte(plain)
 	}
 	return s.enter(name)
 }
@@ -123,22 +145,63 @@ func (s *scanner) unit(u int) uint64 {
 	return unit
 }
 
-func (s *scanner) enter(name string) error {
+func (s *scanner) enter(name []byte) error {
 	f := s.top()
-	folded := fold(name)
-	if _, twice := f.keys[folded]; twice {
-		quoted := strconv.Quote(clip(name))
+	if !f.members.add(name) {
+		quoted := strconv.Quote(clip(string(name)))
 		return badJSON(s.pointer(), "the member "+quoted+" stands twice (names that differ only in case count as one)",
 			"字段 "+quoted+" 重复（仅大小写不同也算重复）", "keep one of them")
 	}
-	if len(f.keys) >= MaxKeys {
+	if f.members.len() > MaxKeys {
 		return badJSON(s.pointer(), fmt.Sprintf("an object has more than %d members", MaxKeys),
 			fmt.Sprintf("一个对象的字段超过 %d 个", MaxKeys), "split the document")
 	}
-	f.keys[folded] = struct{}{}
+	if f.fields != nil {
+		t, meant := f.fields.find(name)
+		if meant != "" {
+			said, right := strconv.Quote(clip(string(name))), strconv.Quote(meant)
+			return badJSON(s.pointer(), "the member "+said+" must be spelled "+right, "字段 "+said+" 应写作 "+right, "names are case-sensitive")
+		}
+		f.inner = t
+	}
 	f.name, f.key = name, false
 	return nil
 }
+
+// names are the members of one object. Most have few, and no map is made for those.
+type names struct {
+	few  [][]byte
+	many map[string]struct{} // folded; nil while there are few
+}
+
+// maxFew is up to where a look at each is faster than a map.
+const maxFew = 16
+
+// add reports whether no member had the name, in any case, before.
+func (n *names) add(name []byte) bool {
+	if n.many == nil {
+		if slices.ContainsFunc(n.few, func(known []byte) bool { return bytes.EqualFold(known, name) }) {
+			return false
+		}
+		n.few = append(n.few, name)
+		if len(n.few) <= maxFew {
+			return true
+		}
+		n.many = make(map[string]struct{}, 2*maxFew)
+		for _, known := range n.few {
+			n.many[fold(string(known))] = struct{}{}
+		}
+		return true
+	}
+	folded := fold(string(name))
+	if _, twice := n.many[folded]; twice {
+		return false
+	}
+	n.many[folded] = struct{}{}
+	return true
+}
+
+func (n *names) len() int { return max(len(n.few), len(n.many)) }
 
 func (s *scanner) number() error {
 	start := s.at
@@ -150,7 +213,7 @@ func (s *scanner) number() error {
 		return badJSON(s.pointer(), fmt.Sprintf("a number has %d characters; at most %d are taken", len(literal), MaxLiteral),
 			fmt.Sprintf("数字有 %d 个字符，最多接受 %d 个", len(literal), MaxLiteral), "send it as a string")
 	}
-	if !finite(string(literal)) {
+	if bytes.ContainsAny(literal, "eE") && !finite(string(literal)) { // without an exponent it is
 		return badJSON(s.pointer(), "the number "+string(literal)+" is out of range", "数字 "+string(literal)+" 超出范围",
 			"send a finite number between 1e-300 and 1e308")
 	}
@@ -174,18 +237,20 @@ func (s *scanner) pointer() string {
 	var b strings.Builder
 	for i := range s.stack {
 		f := &s.stack[i]
-		if f.keys == nil {
+		if !f.object {
 			b.WriteString("/" + strconv.Itoa(f.index))
 		} else if !f.key {
-			b.WriteString("/" + escapePointer(clip(f.name)))
+			b.WriteString("/" + escapePointer(clip(string(f.name))))
 		}
 	}
 	return b.String()
 }
 
 func escapePointer(name string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+	return pointerEscapes.Replace(name)
 }
+
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
 // fold maps names that encoding/json takes for the same member to one: it
 // compares under simple Unicode folding, by which even U+212A equals k.

@@ -3,72 +3,26 @@ package protocol
 import (
 	"encoding/json"
 	"reflect"
-	"strconv"
 	"strings"
 	"sync"
 )
 
-// checkSpelling refuses members that encoding/json would take for a field of t
-// although their case differs. It descends only into structs, lists and maps;
-// a type that decodes itself is left alone.
-func checkSpelling(doc []byte, t reflect.Type) error {
-	return spelling(doc, t, "")
-}
-
-func spelling(doc []byte, t reflect.Type, path string) error {
+// expect says what the frame's members or items are decoded into, a value of t being
+// expected there: encoding/json would take a member whose name differs from a field's
+// in case alone for that field. A type that decodes itself is left alone.
+func (f *frame) expect(t reflect.Type) {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if t == nil || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
-		return nil
+	if t == nil || !holdsStruct(t) || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+		return
 	}
-	switch t.Kind() {
-	case reflect.Struct:
-		return spellingOfMembers(doc, path, fieldsOf(t), nil)
-	case reflect.Map:
-		return spellingOfMembers(doc, path, fields{}, t.Elem())
-	case reflect.Slice, reflect.Array:
-		return spellingOfItems(doc, t.Elem(), path)
-	default:
-		return nil
+	switch kind := t.Kind(); {
+	case kind == reflect.Struct && f.object:
+		f.fields = fieldsOf(t)
+	case kind == reflect.Map && f.object, kind != reflect.Map && kind != reflect.Struct && !f.object:
+		f.inner = t.Elem()
 	}
-}
-
-func spellingOfItems(doc []byte, item reflect.Type, path string) error {
-	if !holdsStruct(item) {
-		return nil
-	}
-	var items []json.RawMessage
-	_ = json.Unmarshal(doc, &items) // the wrong type is found when the value is decoded
-	for i, value := range items {
-		if err := spelling(value, item, path+"/"+strconv.Itoa(i)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func spellingOfMembers(doc []byte, path string, own fields, elem reflect.Type) error {
-	if elem != nil && !holdsStruct(elem) {
-		return nil
-	}
-	var members map[string]json.RawMessage
-	_ = json.Unmarshal(doc, &members) // the wrong type is found when the value is decoded
-	for name, value := range members {
-		t := elem
-		if elem == nil {
-			known, isField := own.byName[name]
-			if meant, near := own.folded[fold(name)]; !isField && near {
-				return badJSON(path, "the member "+strconv.Quote(clip(name))+" must be spelled "+strconv.Quote(meant),
-					"字段 "+strconv.Quote(clip(name))+" 应写作 "+strconv.Quote(meant), "names are case-sensitive")
-			}
-			t = known
-		}
-		if err := spelling(value, t, path+"/"+escapePointer(clip(name))); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // holdsStruct reports whether a value of t can hold members with fixed names.
@@ -77,6 +31,15 @@ func holdsStruct(t reflect.Type) bool {
 		t = t.Elem()
 	}
 	return t.Kind() == reflect.Struct
+}
+
+// find returns the type of the member, nil when it is none of them; meant is the name
+// of one that it differs from in case alone.
+func (f *fields) find(name []byte) (t reflect.Type, meant string) {
+	if t, known := f.byName[string(name)]; known {
+		return t, ""
+	}
+	return nil, f.folded[fold(string(name))]
 }
 
 // fields are the members that a struct knows: their types by name, and their
@@ -90,13 +53,13 @@ type fields struct {
 var fieldsByType sync.Map
 
 // fieldsOf lists the members of a struct, embedded ones included.
-func fieldsOf(t reflect.Type) fields {
+func fieldsOf(t reflect.Type) *fields {
 	if known, ok := fieldsByType.Load(t); ok {
-		if own, ok := known.(fields); ok {
+		if own, ok := known.(*fields); ok {
 			return own
 		}
 	}
-	own := fields{byName: map[string]reflect.Type{}, folded: map[string]string{}}
+	own := &fields{byName: map[string]reflect.Type{}, folded: map[string]string{}}
 	for _, f := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if !f.IsExported() || name == "-" || (f.Anonymous && name == "") {

@@ -25,11 +25,8 @@ const (
 // encoding/json would take it for that one, and refuses a value that does not
 // fit dst (SCHEMA with its path). Other unknown members are ignored.
 func Decode(data []byte, limit int, dst any) error {
-	clean, err := Scan(data, limit)
+	clean, err := scan(data, limit, reflect.TypeOf(dst))
 	if err != nil {
-		return err
-	}
-	if err := checkSpelling(clean, reflect.TypeOf(dst)); err != nil {
 		return err
 	}
 	if err := json.Unmarshal(clean, dst); err != nil {
@@ -44,7 +41,9 @@ func Decode(data []byte, limit int, dst any) error {
 // bad UTF-8, half a surrogate pair, depth over MaxDepth, duplicate member names
 // or names equal but for case, numbers over MaxLiteral characters or outside
 // float64, and anything after the document.
-func Scan(data []byte, limit int) ([]byte, error) {
+func Scan(data []byte, limit int) ([]byte, error) { return scan(data, limit, nil) }
+
+func scan(data []byte, limit int, into reflect.Type) ([]byte, error) {
 	if len(data) > limit {
 		return nil, &Error{Code: CodeTooLarge,
 			Message:   fmt.Sprintf("the payload has %d bytes; at most %d are taken", len(data), limit),
@@ -67,7 +66,7 @@ func Scan(data []byte, limit int) ([]byte, error) {
 	if !json.Valid(clean) {
 		return nil, syntaxError(clean)
 	}
-	s := scanner{data: clean}
+	s := scanner{data: clean, root: into}
 	if err := s.document(); err != nil {
 		return nil, err
 	}
