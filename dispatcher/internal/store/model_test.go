@@ -1,8 +1,10 @@
 package store_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"testing"
 	"time"
 
@@ -113,6 +115,9 @@ func (m *model) answer(rt *rapid.T) {
 	}
 	a.RetryAt = m.now.Add(time.Minute)
 	a.Attempt.TerminalID = who
+	exit := 3
+	a.Attempt.TerminalFrom, a.Attempt.TerminalTo, a.Attempt.Duration = m.now.Add(1234567), m.now.Add(time.Second), 1234567
+	a.Attempt.ExitCode, a.Attempt.Columns, a.Attempt.OutputTail, a.Attempt.Redacted = &exit, []json.RawMessage{[]byte(`{"n":1}`), []byte("null")}, "tail", 1
 	got, err := m.b.Settle(m.b.t.Context(), a, m.now)
 	if err != nil {
 		rt.Fatal(err)
@@ -198,7 +203,8 @@ func (m *model) check(rt *rapid.T) {
 }
 
 // checkChanges replays what the observer heard: it must lead from the first
-// state to the last, one legal move at a time, each task settling at most once.
+// state to the last, one legal move at a time, each task settling at most once,
+// with the record of the attempt that ended as it is read.
 func (m *model) checkChanges(rt *rapid.T) {
 	heard := map[string]task.State{}
 	for _, c := range m.b.heard() {
@@ -214,6 +220,13 @@ func (m *model) checkChanges(rt *rapid.T) {
 			rt.Fatalf("heard %s from %+v to %+v, was at %+v: %v", c.Event, c.From, c.Task.State, from, err)
 		}
 		heard[c.Task.TaskID] = next
+		if c.Attempt == nil {
+			continue
+		}
+		records, err := m.b.ListAttempts(m.b.t.Context(), c.Task.TaskID)
+		if err != nil || !reflect.DeepEqual(*c.Attempt, records[c.From.Attempt-1]) {
+			rt.Fatalf("heard that %+v ended, read %+v, %v", *c.Attempt, records, err)
+		}
 	}
 	for i, k := range m.tasks {
 		got, ok := heard[taskID(i)]

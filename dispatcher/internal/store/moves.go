@@ -69,18 +69,21 @@ func attemptOf(ctx context.Context, q sqlite.Querier, taskID string, attempt int
 // observers. A task whose place a newer run took is cancelled instead. A refusal is an answer, not an error.
 func (s *Store) Grant(ctx context.Context, g Grant, now time.Time) (Granted, error) {
 	granted, err := write(ctx, s, func(tx *sqlite.Tx, changes *[]Change) (Granted, error) {
-		t, err := sqlite.One(ctx, tx, scanTask, selectTask, g.TaskID)
+		r, err := sqlite.One(ctx, tx, scanReported, selectReported, g.TaskID)
 		if errors.Is(err, ErrNotFound) {
 			return Granted{Refusal: protocol.CodeNotFound}, nil
 		}
+		t := r.task
 		if err != nil {
 			return Granted{}, err
 		}
 		if refusal := refuseGrant(t, g, now); refusal != "" {
 			return Granted{Task: t, Refusal: refusal}, nil
 		}
-		if over, err := supersede(ctx, tx, &t, now, changes); over || err != nil {
-			return Granted{Task: t, Refusal: protocol.CodeSettled}, err
+		if r.reported {
+			if over, err := supersede(ctx, tx, &t, now, changes); over || err != nil {
+				return Granted{Task: t, Refusal: protocol.CodeSettled}, err
+			}
 		}
 		from := t.State
 		if err := skipNumbers(tx, &t); err != nil {
@@ -104,6 +107,21 @@ func (s *Store) Grant(ctx context.Context, g Grant, now time.Time) (Granted, err
 		return Granted{}, fmt.Errorf("cannot grant task %s to terminal %s of store %s: %w", g.TaskID, g.TerminalID, g.StoreID, err)
 	}
 	return granted, nil
+}
+
+// reported is a task, and whether its run has a revision: only then may a newer run
+// take its place.
+type reported struct {
+	task     Task
+	reported bool
+}
+
+const selectReported = `SELECT ` + taskColumns + `, r.revision > 0` + taskTables + ` WHERE k.task_id = ?`
+
+func scanReported(row sqlite.Row) (reported, error) {
+	var r reported
+	err := row.Scan(append(r.task.dest(), &r.reported)...)
+	return r, err
 }
 
 // skipNumbers leaves out the numbers of attempts that a replaced database may

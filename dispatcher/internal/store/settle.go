@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"muster/dispatcher/internal/job"
@@ -39,30 +40,24 @@ func (s *Store) Settle(ctx context.Context, a Answer, now time.Time) (Settled, e
 }
 
 func settle(ctx context.Context, tx *sqlite.Tx, a Answer, now time.Time, changes *[]Change) (Settled, error) {
-	t, err := sqlite.One(ctx, tx, scanTask, selectTask, a.Attempt.TaskID)
-	if errors.Is(err, ErrNotFound) || err == nil && t.StoreID != a.Attempt.StoreID {
+	c, err := sqlite.One(ctx, tx, scanClaimed, selectClaimed, a.Attempt.Attempt, a.Attempt.TaskID)
+	if errors.Is(err, ErrNotFound) || err == nil && c.task.StoreID != a.Attempt.StoreID {
 		return Settled{Refusal: protocol.CodeNotFound}, nil
 	}
 	if err != nil {
 		return Settled{}, err
 	}
-	before, err := attemptOf(ctx, tx, t.TaskID, a.Attempt.Attempt)
-	if err != nil && !errors.Is(err, ErrNotFound) {
-		return Settled{}, err
-	}
-	own := err == nil && before.TerminalID == a.Attempt.TerminalID
-	answered := own && !before.ReceivedAt.IsZero()
-	if answered && a.Attempt.Answer != "" && before.SHA256 == a.Attempt.SHA256 {
-		return Settled{Task: t, Duplicate: true, Late: before.Late}, nil
+	t := c.task
+	own := c.attempt.Attempt != 0 && c.attempt.TerminalID == a.Attempt.TerminalID
+	answered := own && !c.attempt.ReceivedAt.IsZero()
+	if answered && a.Attempt.Answer != "" && c.attempt.SHA256 == a.Attempt.SHA256 {
+		return Settled{Task: t, Duplicate: true, Late: c.attempt.Late}, nil
 	}
 	if refusal := refuseAnswer(t, a, own, answered); refusal != "" {
 		return Settled{Task: t, Refusal: refusal}, keepRejected(tx, a, refusal, a.Rejected, now)
 	}
-	policy, late, err := latePolicy(ctx, tx, t.RunID, a)
-	if err != nil {
-		return Settled{}, err
-	}
-	if late && policy == job.Reject {
+	late := a.Attempt.Answer != "" && !c.barrierClosedAt.IsZero() // headquarters' own word is never late
+	if late && c.policy.Late == job.Reject {
 		payload := a.Rejected
 		if payload == nil {
 			payload = a.Attempt.Result
@@ -72,13 +67,31 @@ func settle(ctx context.Context, tx *sqlite.Tx, a Answer, now time.Time, changes
 	if err := keepRejected(tx, a, failureCode(a.Attempt), a.Rejected, now); err != nil {
 		return Settled{}, err
 	}
-	if err := recordAnswer(tx, a.Attempt, late, now); err != nil {
-		return Settled{}, err
+	if late && c.policy.Late == job.RecordOnly {
+		_, err := recordAnswer(tx, c, a.Attempt, late, time.Time{}, now)
+		return Settled{Task: t, Applied: true, Recorded: true, Late: true}, err
 	}
-	if late && policy == job.RecordOnly {
-		return Settled{Task: t, Applied: true, Recorded: true, Late: true}, nil
-	}
-	return applyAnswer(ctx, tx, t, a, late, now, changes)
+	return applyAnswer(tx, c, a, late, now, changes)
+}
+
+// claimed is a task, the attempt of it that an answer is for, if there is one, and
+// what its run does with an answer now.
+type claimed struct {
+	task            Task
+	attempt         Attempt
+	barrierClosedAt time.Time
+	policy          job.Policy // once the barrier is closed
+}
+
+const selectClaimed = `SELECT ` + taskColumns + `, ` + attemptColumns + `, r.barrier_closed_at,
+	CASE WHEN r.barrier_closed_at = 0 THEN NULL ELSE r.policy END` + taskTables + `
+	LEFT JOIN attempts a ON a.task_id = k.task_id AND a.attempt = ? WHERE k.task_id = ?`
+
+func scanClaimed(row sqlite.Row) (claimed, error) {
+	var c claimed
+	err := row.Scan(slices.Concat(c.task.dest(), c.attempt.dest(),
+		[]any{sqlite.Moment{Into: &c.barrierClosedAt}, sqlite.Document{Content: &c.policy}})...)
+	return c, err
 }
 
 // refuseAnswer checks the fence.
@@ -100,21 +113,12 @@ func refuseAnswer(t Task, a Answer, own, answered bool) protocol.Code {
 	return protocol.CodeStale
 }
 
-// latePolicy tells whether a terminal's answer comes after the barrier, and
-// what the run does with it then.
-func latePolicy(ctx context.Context, tx *sqlite.Tx, runID string, a Answer) (job.LatePolicy, bool, error) {
-	if a.Attempt.Answer == "" {
-		return "", false, nil
+func applyAnswer(tx *sqlite.Tx, c claimed, a Answer, late bool, now time.Time, changes *[]Change) (Settled, error) {
+	ended, err := recordAnswer(tx, c, a.Attempt, late, now, now)
+	if err != nil {
+		return Settled{}, err
 	}
-	run, err := sqlite.One(ctx, tx, func(row sqlite.Row) (Run, error) {
-		var r Run
-		err := row.Scan(sqlite.Moment{Into: &r.BarrierClosedAt}, sqlite.Document{Content: &r.Policy})
-		return r, err
-	}, `SELECT barrier_closed_at, CASE WHEN barrier_closed_at = 0 THEN NULL ELSE policy END FROM runs WHERE run_id = ?`, runID)
-	return run.Policy.Late, !run.BarrierClosedAt.IsZero(), err
-}
-
-func applyAnswer(ctx context.Context, tx *sqlite.Tx, t Task, a Answer, late bool, now time.Time, changes *[]Change) (Settled, error) {
+	t := c.task
 	event, from := a.Event, t.State
 	if event == task.Fail && t.State.Attempt >= t.Attempts {
 		event = task.GiveUp // or it would wait for a retry that never comes
@@ -138,17 +142,13 @@ func applyAnswer(ctx context.Context, tx *sqlite.Tx, t Task, a Answer, late bool
 	if !ok {
 		return Settled{}, fmt.Errorf("cannot %s a task in state %s", event, from.Status)
 	}
-	if err := endAttempt(tx, t, failureCode(a.Attempt), now); err != nil {
-		return Settled{}, err
-	}
 	if late && t.State.Settled {
 		if _, err := tx.Exec(`UPDATE runs SET late_count = late_count + 1 WHERE run_id = ?`, t.RunID); err != nil {
 			return Settled{}, fmt.Errorf("cannot count a late answer: %w", err)
 		}
 	}
-	ended, err := attemptOf(ctx, tx, t.TaskID, t.State.Attempt)
 	*changes = append(*changes, moved(t, from, event, &ended, late))
-	return Settled{Task: t, Applied: true, Late: late}, err
+	return Settled{Task: t, Applied: true, Late: late}, nil
 }
 
 func failureCode(a Attempt) protocol.Code {
@@ -158,30 +158,44 @@ func failureCode(a Attempt) protocol.Code {
 	return a.Failure.Code
 }
 
-// recordAnswer stores what the terminal said. Headquarters' own word only adds
-// its failure, and only where nobody answered.
-func recordAnswer(tx *sqlite.Tx, a Attempt, late bool, now time.Time) error {
+// recordAnswer stores what the terminal said, and that the attempt ended then unless
+// that is zero. Headquarters' own word only adds its failure, and only where nobody
+// answered. It returns the record as a later read would, but for columns that are nil.
+func recordAnswer(tx *sqlite.Tx, c claimed, a Attempt, late bool, ended, now time.Time) (Attempt, error) {
 	failure := sqlite.Optional(a.Failure, a.Failure != nil)
+	after := c.attempt
 	var err error
 	if a.Answer == "" {
-		_, err = tx.Exec(`UPDATE attempts SET failure = ? WHERE task_id = ? AND attempt = ? AND received_at = 0 AND ended_at = 0`,
-			failure, a.TaskID, a.Attempt)
+		if after.ReceivedAt.IsZero() && c.task.State.Status == task.Running {
+			after.Failure = a.Failure
+		}
+		_, err = tx.Exec(`UPDATE attempts SET failure = CASE WHEN received_at = 0 THEN ? ELSE failure END, ended_at = ?, code = ?
+			WHERE task_id = ? AND attempt = ? AND ended_at = 0`,
+			failure, sqlite.Millis(ended), failureCode(a), a.TaskID, a.Attempt)
 	} else {
-		bytes := a.Bytes
-		if bytes == 0 {
-			bytes = int64(len(a.Result))
+		if a.Bytes == 0 {
+			a.Bytes = int64(len(a.Result))
+		}
+		after.ReceivedAt, after.TerminalFrom, after.TerminalTo = sqlite.Stored(now), sqlite.Stored(a.TerminalFrom), sqlite.Stored(a.TerminalTo)
+		after.Duration, after.Answer, after.Executed, after.Late, after.ExitCode = a.Duration.Truncate(time.Millisecond), a.Answer, a.Executed, late, a.ExitCode
+		after.Failure, after.SHA256, after.Bytes, after.Columns, after.OutputTail = a.Failure, a.SHA256, a.Bytes, a.Columns, a.OutputTail
+		after.Redacted = a.Redacted
+		code := protocol.Code("")
+		if !ended.IsZero() {
+			code = failureCode(a)
 		}
 		_, err = tx.Exec(`UPDATE attempts SET received_at = ?, terminal_from = ?, terminal_to = ?, duration_ms = ?, answer = ?,
-				executed = ?, late = ?, exit_code = ?, failure = ?, sha256 = ?, bytes = ?, columns = ?, output_tail = ?, result = ?, redacted = ?
+				executed = ?, late = ?, exit_code = ?, failure = ?, sha256 = ?, bytes = ?, columns = ?, output_tail = ?, result = ?, redacted = ?,
+				ended_at = ?, code = ?
 			WHERE task_id = ? AND attempt = ? AND received_at = 0`,
 			sqlite.Millis(now), sqlite.Millis(a.TerminalFrom), sqlite.Millis(a.TerminalTo), a.Duration.Milliseconds(), a.Answer,
-			a.Executed, late, a.ExitCode, failure, a.SHA256, bytes, sqlite.Optional(a.Columns, a.Columns != nil), a.OutputTail, sqlite.Text(a.Result), a.Redacted,
-			a.TaskID, a.Attempt)
+			a.Executed, late, a.ExitCode, failure, a.SHA256, a.Bytes, sqlite.Optional(a.Columns, a.Columns != nil), a.OutputTail, sqlite.Text(a.Result), a.Redacted,
+			sqlite.Millis(ended), code, a.TaskID, a.Attempt)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot record the answer: %w", err)
+		return Attempt{}, fmt.Errorf("cannot record the answer: %w", err)
 	}
-	return nil
+	return after, nil
 }
 
 // keepRejected keeps a refused payload for reading, cut to a size and to a
