@@ -40,6 +40,9 @@ func TestGrantIsRefusedUnlessItsConditionsHold(t *testing.T) {
 			b.settle(failure(0, 2, task.Fail), at(time.Minute))
 		}, now: at(time.Hour), want: protocol.CodeSettled},
 		{name: "cancelled", prepare: func(b *bundle) { b.cancel() }, now: t0, want: protocol.CodeSettled},
+		{name: "just before the make-up window ends", now: at(time.Hour - time.Millisecond)},
+		{name: "the make-up window ended", now: at(time.Hour), want: protocol.CodeSettled},
+		{name: "running when the make-up window ended", prepare: func(b *bundle) { b.grant(0, t0) }, now: at(time.Hour), want: protocol.CodeTaken},
 		{name: "run closed", prepare: func(b *bundle) { b.closeRun() }, now: t0, want: protocol.CodeSettled},
 	}
 	for _, tt := range tests {
@@ -139,7 +142,7 @@ func TestExecutionsNeverExceedAttempts(t *testing.T) {
 			b.create(1, func(r *store.Run) { r.Policy.Attempts = allowed })
 			grants := 0
 			for i := range 10 {
-				now := at(time.Duration(i) * time.Hour)
+				now := at(time.Duration(i) * 5 * time.Minute)
 				g, err := b.Grant(t.Context(), store.Grant{TaskID: taskID(0), StoreID: storeID(0), TerminalID: "pos1"}, now)
 				if err != nil {
 					t.Fatal(err)

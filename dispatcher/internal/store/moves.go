@@ -145,6 +145,8 @@ func refuseGrant(t Task, g Grant, now time.Time) protocol.Code {
 		return protocol.CodeNotFound
 	case t.State.Settled, t.State.Status != task.Running && t.State.Attempt >= t.Attempts:
 		return protocol.CodeSettled
+	case t.State.Status != task.Running && !t.QueueDeadline.IsZero() && sqlite.Millis(t.QueueDeadline) <= sqlite.Millis(now):
+		return protocol.CodeSettled
 	case t.State.Status == task.Running:
 		return protocol.CodeTaken
 	case sqlite.Millis(t.NextAttemptAt) > sqlite.Millis(now):

@@ -89,16 +89,19 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read migrations: %w", err)
 	}
-	db, err := sqlite.Open(ctx, sqlite.Options{
-		Path: o.Path, Readers: o.Readers, Migrations: scripts, ApplicationID: applicationID,
-		BallastBytes: cmp.Or(o.BallastBytes, ballastBytes), Trouble: o.Trouble,
-	})
-	if err != nil {
-		return nil, err
-	}
 	logger := o.Logger
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
+	}
+	db, err := sqlite.Open(ctx, sqlite.Options{
+		Path: o.Path, Readers: o.Readers, Migrations: scripts, ApplicationID: applicationID,
+		BallastBytes: cmp.Or(o.BallastBytes, ballastBytes), Trouble: o.Trouble,
+		Lost: func(name string, err error) {
+			logger.Error("what was owed since the start cannot be stored; start again", "owed", name, "error", err)
+		},
+	})
+	if err != nil {
+		return nil, err
 	}
 	s := &Store{Roster: roster.New(db), Gatehouse: gatehouse.New(db), db: db}
 	if s.Trail, err = audit.Open(ctx, db); err != nil {

@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"errors"
+	"syscall"
 	"testing"
 	"testing/synctest"
 
@@ -19,8 +20,9 @@ func TestAnOperationThatBreaksIsToldFromADiskThatRefuses(t *testing.T) {
 			sqlite.Op{Run: func(*sqlite.Tx) error { panic("poisoned") }},
 			sqlite.Op{Run: insert("a")}, // words are unique
 			sqlite.Op{Run: func(*sqlite.Tx) error { return mine }},
-			sqlite.Op{Run: insert("b")})
-		for i, broke := range []bool{false, true, true, false, false} {
+			sqlite.Op{Run: insert("b")},
+			sqlite.Op{Run: insert("c"), Pin: func() error { panic("poisoned after the commit") }})
+		for i, broke := range []bool{false, true, true, false, false, true} {
 			if got := errors.Is(errs[i], sqlite.ErrBroken); got != broke {
 				t.Errorf("operation %d: broken %t, %v", i, got, errs[i])
 			}
@@ -28,11 +30,39 @@ func TestAnOperationThatBreaksIsToldFromADiskThatRefuses(t *testing.T) {
 		if !errors.Is(errs[3], mine) {
 			t.Errorf("an operation's own error is %v", errs[3])
 		}
-		if got := words(t, db.Readers()); len(got) != 2 {
+		if got := words(t, db.Readers()); len(got) != 3 {
 			t.Errorf("stored %v", got)
 		}
 		if db.Trouble() != nil {
 			t.Errorf("the disk is blamed: %v", db.Trouble())
+		}
+	})
+}
+
+// What is owed and breaks although there is room must not keep all else from being
+// written, as it would if it were tried before each write for ever.
+func TestWhatIsOwedAndCannotBeDoneIsToldAndGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lost []string
+		db := setup(t, func(o *sqlite.Options) { o.Lost = func(name string, err error) { lost = append(lost, name+": "+err.Error()) } })
+		tries := 0
+		err := db.Write(sqlite.Owed(t.Context(), "x"), sqlite.Op{Run: func(*sqlite.Tx) error {
+			if tries++; tries == 1 {
+				return syscall.ENOSPC
+			}
+			return errors.New("never again")
+		}})
+		if !errors.Is(err, sqlite.ErrOwed) {
+			t.Fatalf("without room: %v", err)
+		}
+		for _, word := range []string{"a", "b"} {
+			if err := db.Write(t.Context(), sqlite.Op{Run: insert(word)}); err != nil {
+				t.Errorf("%s: %v", word, err)
+			}
+		}
+		synctest.Wait()
+		if tries != 2 || len(lost) != 1 || lost[0] != "x: never again" {
+			t.Errorf("tried %d times, told %q", tries, lost)
 		}
 	})
 }

@@ -41,16 +41,21 @@ func (w *writer) owe(r *request) bool {
 	return true
 }
 
-// pay does what is owed.
+// pay does what is owed. What cannot be done although there is room must not keep
+// everything else from being written: it is told and given up.
 func (w *writer) pay() error {
 	for len(w.owed) > 0 {
-		op := w.owed[0].op
-		if err := w.transact([]*request{{op: op, ctx: context.Background()}}); err != nil {
+		d := w.owed[0]
+		err := w.transact([]*request{{op: d.op, ctx: context.Background()}})
+		if failing(err) {
 			return err
 		}
 		w.owed = w.owed[1:]
-		if op.Committed != nil {
-			w.told.tell(op.Committed)
+		switch {
+		case err != nil && w.lost != nil:
+			w.told.tell(func() { w.lost(d.name, err) })
+		case err == nil && d.op.Committed != nil:
+			w.told.tell(d.op.Committed)
 		}
 	}
 	return nil

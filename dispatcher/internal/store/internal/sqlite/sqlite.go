@@ -59,7 +59,8 @@ const (
 //
 // BallastBytes is how much room is held for a full disk, below 1: none. Trouble,
 // if any, is told when the medium refuses writes and, with nil, when it takes
-// them again; it is called like Committed.
+// them again; Lost, if any, of what was owed and cannot be done although there is
+// room. Both are called like Committed.
 type Options struct {
 	Path          string
 	Readers       int
@@ -68,6 +69,7 @@ type Options struct {
 	BallastBytes  int64
 	CheckFor      time.Duration // bounds the check of all pages, 0: 5 s
 	Trouble       func(error)
+	Lost          func(name string, err error)
 }
 
 // DB is an open database. All methods are safe for concurrent use.
@@ -172,13 +174,14 @@ func (db *DB) open(ctx context.Context, path string, o Options) error {
 		readers = defaultReaders
 	}
 	if db.readers, err = openPool(path, readers, readers); err == nil {
+		db.readers.whole = true
 		db.streams, err = openPool(path, maxStreams, idleStreams)
 	}
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}
 	held := ballast{path + ballastSuffix, o.BallastBytes}
-	db.writer = startWriter(conn, held, o.Trouble)
+	db.writer = startWriter(conn, held, o)
 	return nil
 }
 
@@ -216,6 +219,7 @@ func (db *DB) Close() error {
 // Pool reads with cached statements. The connections are query_only.
 type Pool struct {
 	db     *sql.DB
+	whole  bool // a read is over soon: it is not worth a watch over its context
 	closed atomic.Bool
 
 	mu    sync.RWMutex
@@ -240,6 +244,12 @@ func (p *Pool) QueryContext(ctx context.Context, query string, args ...any) (*sq
 	stmt, err := p.stmt(ctx, query) //nolint:sqlclosecheck // kept for the next call
 	if err != nil {
 		return nil, p.explain(err)
+	}
+	if p.whole {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		ctx = context.WithoutCancel(ctx) // else two goroutines watch it
 	}
 	rows, err := stmt.QueryContext(ctx, args...)
 	return rows, p.explain(err)

@@ -53,18 +53,20 @@ type writer struct {
 	trouble trouble
 	ballast ballast
 	owed    []debt
+	lost    func(name string, err error) // may be nil
 }
 
-func startWriter(conn *sql.Conn, held ballast, tell func(error)) *writer {
+func startWriter(conn *sql.Conn, held ballast, o Options) *writer {
 	w := &writer{
 		conn:    conn,
-		trouble: trouble{tell: tell, known: true}, // a calm start is no news
+		trouble: trouble{tell: o.Trouble, known: true}, // a calm start is no news
 		ballast: held,
 		queue:   make(chan *request), // unbuffered: what is handed over is answered
 		quit:    make(chan struct{}),
 		ended:   make(chan struct{}),
 		stmts:   map[string]*sql.Stmt{},
 		told:    startTeller(),
+		lost:    o.Lost,
 	}
 	w.trouble.note(held.hold())
 	go w.loop()
@@ -199,7 +201,7 @@ func (w *writer) answer(group []*request, err error) {
 			r.err = ErrOwed
 		}
 		if r.err == nil && r.op.Pin != nil {
-			r.err = r.op.Pin()
+			r.err = guarded(r.op.Pin)
 		}
 		close(r.done)
 	}
@@ -232,16 +234,21 @@ func (w *writer) transact(group []*request) (err error) {
 	return nil
 }
 
-func runOne(op Op, tx *Tx) (err error) {
+func runOne(op Op, tx *Tx) error {
+	if err := guarded(func() error { return op.Run(tx) }); err != nil {
+		return broken(err)
+	}
+	return broken(tx.failed)
+}
+
+// guarded keeps a panic of one caller's work from ending all.
+func guarded(work func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: it panicked: %v\n%s", ErrBroken, p, debug.Stack())
 		}
 	}()
-	if err := op.Run(tx); err != nil {
-		return broken(err)
-	}
-	return broken(tx.failed)
+	return work()
 }
 
 func (w *writer) exec(text string) error {

@@ -26,9 +26,13 @@ func files(scripts ...string) fstest.MapFS {
 	return out
 }
 
-func setup(t *testing.T) *sqlite.DB {
+func setup(t *testing.T, change ...func(*sqlite.Options)) *sqlite.DB {
 	t.Helper()
-	db, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "x.db"), Migrations: files(schema), ApplicationID: 7})
+	o := sqlite.Options{Path: filepath.Join(t.TempDir(), "x.db"), Migrations: files(schema), ApplicationID: 7}
+	for _, f := range change {
+		f(&o)
+	}
+	db, err := sqlite.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
