@@ -121,12 +121,13 @@ func (p *Presence) open(ctx context.Context, addr protocol.Address, m protocol.H
 	for _, t := range m.Open {
 		known[t.TaskID] = true
 	}
+	open, err := p.cfg.Tasks.ListOpen(ctx, addr.Store)
+	if err != nil {
+		return sync, false, err
+	}
 	var mine, others []protocol.SyncTask
 	sync.Order = protocol.OrderSync
-	for t, err := range p.cfg.Tasks.OpenTasks(ctx, "", addr.Store) {
-		if err != nil {
-			return sync, false, fmt.Errorf("cannot list what is open at store %s: %w", addr.Store, err)
-		}
+	for _, t := range open {
 		if t.TerminalID != "" && t.TerminalID != addr.Terminal {
 			continue
 		}
@@ -140,11 +141,11 @@ func (p *Presence) open(ctx context.Context, addr protocol.Address, m protocol.H
 			sync.Partial = true
 			continue
 		}
-		open := protocol.SyncTask{TaskID: t.TaskID, Status: t.State.Status, Attempt: t.State.Attempt}
+		told := protocol.SyncTask{TaskID: t.TaskID, Status: t.State.Status, Attempt: t.State.Attempt}
 		if list == &mine {
-			open.Mine, open.Instance = true, t.Instance
+			told.Mine, told.Instance = true, t.Instance
 		}
-		*list = append(*list, open)
+		*list = append(*list, told)
 	}
 	sync.Open = slices.Concat(mine, others)
 	if len(sync.Open) > maxSync {

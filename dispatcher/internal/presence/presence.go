@@ -13,7 +13,6 @@ package presence
 import (
 	"context"
 	"fmt"
-	"iter"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -49,7 +48,7 @@ type Terminals interface {
 
 // Tasks is what a terminal is told of.
 type Tasks interface {
-	OpenTasks(ctx context.Context, runID, storeID string) iter.Seq2[store.Task, error]
+	ListOpen(ctx context.Context, storeID string) ([]store.OpenTask, error)
 }
 
 // Sender publishes presence, and orders where Config.Orders does not. A failure

@@ -249,6 +249,12 @@ func TestOpenTasksAreFilteredAndStream(t *testing.T) {
 			t.Errorf("run %q store %q: %d open, want %d", tt.run, tt.store, n, tt.want)
 		}
 	}
+	b.grant(1, t0)
+	told, err := b.ListOpen(t.Context(), storeID(1))
+	if err != nil || len(told) != 2 || told[0] != (store.OpenTask{TaskID: taskID(1), State: task.State{Status: task.Running, Attempt: 1}, HolderID: "pos1"}) ||
+		told[1] != (store.OpenTask{TaskID: "M1", State: task.State{Status: task.Pending}}) {
+		t.Errorf("told %+v, %v", told, err)
+	}
 	for k, err := range b.OpenTasks(t.Context(), "", "") { // leaving early gives the connection back
 		if err != nil {
 			t.Fatal(err)

@@ -74,6 +74,29 @@ func (s *Store) OpenTasks(ctx context.Context, runID, storeID string) iter.Seq2[
 	return sqlite.Stream(ctx, s.db.Streams(), scanTask, query, args...)
 }
 
+// OpenTask is what a terminal is told of a task that is not settled.
+type OpenTask struct {
+	TaskID     string
+	TerminalID string // "" for any of the store
+	State      task.State
+	HolderID   string // of the current or last attempt
+	Instance   string // of the holder's process
+}
+
+// ListOpen returns the store's tasks that are not settled, by run.
+func (s *Store) ListOpen(ctx context.Context, storeID string) ([]OpenTask, error) {
+	open, err := sqlite.List(ctx, s.db.Readers(), func(row sqlite.Row) (OpenTask, error) {
+		var t OpenTask
+		err := row.Scan(&t.TaskID, &t.TerminalID, &t.State.Status, &t.State.Attempt, &t.HolderID, &t.Instance)
+		return t, err
+	}, `SELECT task_id, terminal_id, status, attempt, holder_id, holder_instance FROM tasks
+		WHERE store_id = ? AND settled_at = 0 ORDER BY run_id`, storeID)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the open tasks of store %s: %w", storeID, err)
+	}
+	return open, nil
+}
+
 // ListAttempts returns the task's execution records without results, oldest
 // first.
 func (s *Store) ListAttempts(ctx context.Context, taskID string) ([]Attempt, error) {

@@ -44,7 +44,9 @@ func TestAnOperationThatBreaksIsToldFromADiskThatRefuses(t *testing.T) {
 func TestWhatIsOwedAndCannotBeDoneIsToldAndGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lost []string
-		db := setup(t, func(o *sqlite.Options) { o.Lost = func(name string, err error) { lost = append(lost, name+": "+err.Error()) } })
+		db := setup(t, func(o *sqlite.Options) {
+			o.Lost = func(name string, err error) { lost = append(lost, name+": "+err.Error()) }
+		})
 		tries := 0
 		err := db.Write(sqlite.Owed(t.Context(), "x"), sqlite.Op{Run: func(*sqlite.Tx) error {
 			if tries++; tries == 1 {
