@@ -1,6 +1,6 @@
-// Package disk lets tests prove an fsync. A kill -9 loses nothing that was
-// merely written, so it proves none; but the kernel tells which pages of a file
-// are not on the disk yet. It is for tests alone.
+// Package disk lets tests prove an fsync, and gives them disks without room. A
+// kill -9 loses nothing that was merely written, so it proves no fsync; but the
+// kernel tells which pages of a file are not on the disk yet. It is for tests alone.
 package disk
 
 import (
@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"muster/tests/programs"
 )
 
 // settleTime is how long a file may be dirty because something else is being
@@ -32,13 +34,13 @@ func NeedsTelling(t *testing.T) {
 	}
 	before, err := unwritten(file.Name())
 	if err != nil {
-		t.Skip(err)
+		programs.Lack(t, "%v", err)
 	}
 	if err := file.Sync(); err != nil {
 		t.Fatal(err)
 	}
 	if after, err := unwritten(file.Name()); err != nil || before == 0 || after != 0 {
-		t.Skipf("%d pages unwritten before and %d after an fsync, %v: %v", before, after, err, errUntold)
+		programs.Lack(t, "%d pages were unwritten before and %d after an fsync, %v: %v", before, after, err, errUntold)
 	}
 }
 

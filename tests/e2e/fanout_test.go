@@ -123,9 +123,8 @@ func TestRetainedTriggerIsRefusedClearedAndWarnedOfOverEveryBroker(t *testing.T)
 			s.serve()
 			reply := s.ask("run", `{"requestId":"after","job":"probe","stores":"all","barrierSeconds":1}`)
 			s.report(reply.RunID, 1)
-			manifests, err := filepath.Glob(filepath.Join(s.dir, "reports", "*", "*", "*_manifest.json"))
-			if err != nil || len(manifests) != 1 {
-				t.Errorf("reports %v, %v", manifests, err)
+			if manifests := s.manifests("*"); len(manifests) != 1 {
+				t.Errorf("reports %v", manifests)
 			}
 			if name == "embedded" {
 				return // requests cannot be read there by anybody

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -36,13 +35,7 @@ func externals() map[string]func(t *testing.T) *external {
 		},
 		"mosquitto": func(t *testing.T) *external {
 			t.Helper()
-			path, err := exec.LookPath("mosquitto")
-			if err != nil {
-				if path, err = exec.LookPath("/usr/sbin/mosquitto"); err != nil {
-					t.Skip("mosquitto is not installed")
-				}
-			}
-			e := &external{t: t, addr: programs.FreeAddr(t), name: path, ready: "running"}
+			e := &external{t: t, addr: programs.FreeAddr(t), name: programs.Installed(t, "mosquitto"), ready: "running"}
 			_, port, _ := net.SplitHostPort(e.addr)
 			e.args = []string{"-c", e.write("mosquitto.conf",
 				fmt.Sprintf("listener %s 127.0.0.1\nallow_anonymous true\nmax_inflight_messages 0\nmax_queued_messages 0\n", port))}

@@ -125,17 +125,13 @@ log: {level: debug, format: text}
 // mosquitto runs one of the stock tools to its end and returns what it printed.
 func (s *site) mosquitto(tool string, args ...string) string {
 	s.t.Helper()
-	path, err := exec.LookPath("mosquitto_" + tool)
-	if err != nil {
-		s.t.Skipf("mosquitto_%s is not installed", tool)
-	}
 	host, port, err := net.SplitHostPort(s.addr)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(s.t.Context(), programs.Patience)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, path, append([]string{"-h", host, "-p", port, "-V", "5"}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, programs.Installed(s.t, "mosquitto_"+tool), append([]string{"-h", host, "-p", port, "-V", "5"}, args...)...).CombinedOutput()
 	if err != nil {
 		s.t.Fatalf("mosquitto_%s %v: %v\n%s", tool, args, err, out)
 	}
@@ -153,13 +149,17 @@ func (s *site) ask(verb, payload string) protocol.Reply {
 	return reply
 }
 
+// manifests lists those of the site's reports, as programs.Manifests.
+func (s *site) manifests(of string) []string {
+	return programs.Manifests(filepath.Join(s.dir, "reports"), of)
+}
+
 // report waits for the JSON report of a revision and returns it with its path.
 func (s *site) report(runID string, revision int) (protocol.Report, string) {
 	s.t.Helper()
-	pattern := filepath.Join(s.dir, "reports", "*", "*", fmt.Sprintf("*_%s_r%d_manifest.json", runID, revision))
 	var manifests []string
 	programs.Eventually(s.t, fmt.Sprintf("revision %d of run %s", revision, runID), func() bool {
-		manifests, _ = filepath.Glob(pattern)
+		manifests = s.manifests(fmt.Sprintf("%s_r%d", runID, revision))
 		return len(manifests) == 1
 	})
 	path := strings.TrimSuffix(manifests[0], "_manifest.json") + ".json"

@@ -60,17 +60,13 @@ func (s *site) users() (path string) {
 // ended well.
 func (s *site) stock(tool string, args ...string) (string, error) {
 	s.t.Helper()
-	path, err := exec.LookPath("mosquitto_" + tool)
-	if err != nil {
-		s.t.Skipf("mosquitto_%s is not installed", tool)
-	}
 	host, port, err := net.SplitHostPort(s.addr)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(s.t.Context(), programs.Patience)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, path, append([]string{"-h", host, "-p", port, "-V", "5"}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, programs.Installed(s.t, "mosquitto_"+tool), append([]string{"-h", host, "-p", port, "-V", "5"}, args...)...).CombinedOutput()
 	return string(out), err
 }
 
@@ -134,7 +130,7 @@ func TestEverybodyLogsInAndActsAsThemselvesAlone(t *testing.T) {
 			if report.Counts != (protocol.Counts{Succeeded: 2}) || report.RequestedBy != "alice" {
 				t.Errorf("counts %+v, asked by %s", report.Counts, report.RequestedBy)
 			}
-			if manifests, _ := filepath.Glob(filepath.Join(s.dir, "reports", "*", "*", "*_manifest.json")); len(manifests) != 1 {
+			if manifests := s.manifests("*"); len(manifests) != 1 {
 				t.Errorf("reports %v: somebody asked for another", manifests)
 			}
 			for name, secret := range pass {

@@ -5,7 +5,6 @@ package e2e_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -40,12 +39,6 @@ func standAlone(t *testing.T) string {
 // mosquitto starts Debian's broker with the settings that docs/guides name.
 func mosquitto(t *testing.T) string {
 	t.Helper()
-	path, err := exec.LookPath("mosquitto")
-	if err != nil {
-		if path, err = exec.LookPath("/usr/sbin/mosquitto"); err != nil {
-			t.Skip("mosquitto is not installed")
-		}
-	}
 	addr := programs.FreeAddr(t)
 	_, port, _ := strings.Cut(addr, ":")
 	config := filepath.Join(t.TempDir(), "mosquitto.conf")
@@ -53,7 +46,7 @@ func mosquitto(t *testing.T) string {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	programs.Launch(t, path, "-c", config).AwaitOutput("running")
+	programs.Launch(t, programs.Installed(t, "mosquitto"), "-c", config).AwaitOutput("running")
 	return addr
 }
 
@@ -212,9 +205,8 @@ func TestRetainedTriggerMakesOneRunAtMost(t *testing.T) {
 	}
 	reply := s.ask("run", `{"job":"probe","stores":"all","barrierSeconds":1}`)
 	s.report(reply.RunID, 1)
-	manifests, err := filepath.Glob(filepath.Join(s.dir, "reports", "*", "*", "*_manifest.json"))
-	if err != nil || len(manifests) != 1 {
-		t.Errorf("reports %v, %v", manifests, err)
+	if manifests := s.manifests("*"); len(manifests) != 1 {
+		t.Errorf("reports %v", manifests)
 	}
 }
 

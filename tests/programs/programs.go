@@ -8,13 +8,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,26 +23,6 @@ import (
 
 // Patience bounds every wait; nothing waits for it to pass.
 const Patience = 60 * time.Second
-
-// BuildAndRun builds broker, dispatcher and edge-agent into a new folder, tells
-// use where that is, runs the tests and returns the exit code for TestMain.
-func BuildAndRun(m *testing.M, use func(folder string)) int {
-	dir, err := os.MkdirTemp("", "muster-programs-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	_, here, _, _ := runtime.Caller(0)
-	build := exec.CommandContext(context.Background(), "go", "build", "-o", dir+string(os.PathSeparator), "./broker", "./dispatcher", "./edge-agent")
-	build.Dir = filepath.Join(filepath.Dir(here), "..", "..")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "cannot build the programs: %v\n%s", err, out)
-		return 1
-	}
-	use(dir)
-	return m.Run()
-}
 
 // Process is one running program whose output is kept for a failing test.
 type Process struct {
@@ -161,10 +139,18 @@ func FreeAddr(t testing.TB) string {
 	return ""
 }
 
-// Eventually waits until holds is true; what names it in a failure.
+// Eventually waits until holds is true, which is cheap to say; what names it in a
+// failure.
 func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
+	EventuallyEvery(t, 20*time.Millisecond, what, holds)
+}
+
+// EventuallyEvery is Eventually for what is asked no more often than that: it shares the
+// machine with what it waits for.
+func EventuallyEvery(t testing.TB, pause time.Duration, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(pause)
 	defer tick.Stop()
 	deadline := time.After(Patience)
 	for !holds() {
@@ -174,6 +160,27 @@ func Eventually(t testing.TB, what string, holds func() bool) {
 			t.Fatalf("%s did not come about", what)
 		}
 	}
+}
+
+// Run runs a program to its end and returns all that it said, and its exit code.
+func Run(t testing.TB, name string, args ...string) (said string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// Manifests lists the manifests below a folder of reports: of a revision, such as
+// RUN_r1, or of all, "*". A report whose manifest is there is whole.
+func Manifests(reports, of string) []string {
+	found, _ := filepath.Glob(filepath.Join(reports, "*", "*", "*_"+of+"_manifest.json")) // it fails for bad patterns alone
+	return found
 }
 
 // Full says whether the whole of a chaos test is asked for (make chaos) rather

@@ -10,6 +10,7 @@ import (
 
 	"muster/internal/protocol"
 	"muster/tests/chaos/site"
+	"muster/tests/disk"
 	"muster/tests/programs"
 )
 
@@ -67,14 +68,14 @@ func (s *stand) wantRefusal(what, run, why string) {
 func TestAgentOnAFullDiskStartsNothingLosesNothingAndSaysSo(t *testing.T) {
 	t.Parallel()
 	s := &stand{Site: site.New(t, bin, site.Config{Work: site.AwaitGate}, "A"), t: t}
-	mountSmall(t, s.Kept("A"), 2)
+	disk.Small(t, s.Kept("A"), 2)
 	person, eye := s.Writer(site.Wang), s.Writer(site.Watch)
 	ask := func(payload string) protocol.Reply { return s.Ask(person, protocol.VerbRun, payload) }
 	s.Serve()
 	agent := s.Agent("A")
 	run := s.ask(ask, 60)
 	s.Executed("A", 1)
-	free := fillDisk(t, s.Kept("A"))
+	disk.Fill(t, s.Kept("A"))
 	s.Open("A")
 	s.wantSuccess("executed when the disk filled up", run)
 	agent.AwaitOutput("the work folder takes no writes")
@@ -83,7 +84,7 @@ func TestAgentOnAFullDiskStartsNothingLosesNothingAndSaysSo(t *testing.T) {
 	agent.Kill()
 	agent = s.Agent("A")
 	s.wantRefusal("asked for after a start on the full disk", s.ask(ask, 12), "no space left on device")
-	free()
+	disk.Free(t, s.Kept("A"))
 	agent.AwaitOutput("the work folder takes writes again")
 	s.wantSuccess("asked for when there was room", s.ask(ask, 60))
 	if n := s.Executions("A"); n != 2 {

@@ -1,8 +1,6 @@
 package storage_test
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/eclipse/paho.golang/packets"
@@ -18,6 +15,7 @@ import (
 
 	"muster/internal/protocol"
 	"muster/tests/chaos/site"
+	"muster/tests/disk"
 	"muster/tests/programs"
 )
 
@@ -101,7 +99,8 @@ var noRooms = map[string]noRoom{
 		if err := os.Remove(filepath.Join(s.Data(), "muster.db.ballast")); err != nil {
 			t.Fatal(err)
 		}
-		return fillDisk(t, s.Data())
+		disk.Fill(t, s.Data())
+		return func() { disk.Free(t, s.Data()) }
 	}},
 	"limit of the file size": {begin: func(t *testing.T, s *stand) func() {
 		t.Helper()
@@ -119,7 +118,7 @@ func limit(t *testing.T, pid int, bytes uint64) {
 		err = unix.Prlimit(pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: bytes, Max: old.Max}, nil)
 	}
 	if err != nil {
-		t.Skipf("a process cannot be limited here: %v", err)
+		programs.Lack(t, "a process cannot be limited: %v", err)
 	}
 }
 
@@ -143,7 +142,7 @@ func answersThatFindNoRoom(t *testing.T, c noRoom) {
 		Work: site.AwaitGate, Front: wire.front,
 		Policy: "attempts: 2, run_timeout: 2m, lease: 60s, barrier: 2m, makeup: 1h, retry_first: 100ms, retry_max: 1s",
 	}, "A")}
-	mountSmall(t, s.Data(), 40)
+	disk.Small(t, s.Data(), 40)
 	person, eye := s.Writer(site.Wang), s.Writer(site.Watch)
 	ask := func(payload string) protocol.Reply { return s.Ask(person, protocol.VerbRun, payload) }
 	s.Serve()
@@ -169,7 +168,7 @@ func answersThatFindNoRoom(t *testing.T, c noRoom) {
 		sent, _ := wire.counts()
 		s.Fault(eye, true)
 		s.HQ.Kill()
-		refillDisk(t, s.Data())
+		disk.Fill(t, s.Data())
 		s.Serve()
 		s.Fault(eye, false)
 		s.wantSent(wire, sent+1)
@@ -216,28 +215,11 @@ func (s *stand) kept() int {
 // wantNoRoom wants headquarters to say what it lacks.
 func (s *stand) wantNoRoom(ask func(payload string) protocol.Reply) {
 	s.t.Helper()
-	h := headquarters{t: s.t}
-	if said, code := h.dispatcher("health", "--data", s.Data()); code == 0 || !strings.Contains(said, "no room to store anything") {
+	if said, code := dispatcher(s.t, "health", "--data", s.Data()); code == 0 || !strings.Contains(said, "no room to store anything") {
 		s.t.Errorf("health ends with %d: %s", code, said)
 	}
 	s.n++
 	if reply := ask(fmt.Sprintf(`{"requestId":"refused%d","job":"probe","stores":["A"],"barrierSeconds":60}`, s.n)); reply.OK || reply.Code != protocol.CodeInternal {
 		s.t.Errorf("an order without room: %+v", reply)
-	}
-}
-
-// refillDisk takes what a process that was killed gave back.
-func refillDisk(t *testing.T, folder string) {
-	t.Helper()
-	file, err := os.OpenFile(filepath.Join(folder, "filler"), os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	for err == nil {
-		_, err = file.Write(bytes.Repeat([]byte{1}, 4096))
-	}
-	if !errors.Is(err, syscall.ENOSPC) {
-		t.Fatal(err)
 	}
 }

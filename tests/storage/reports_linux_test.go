@@ -12,6 +12,7 @@ import (
 
 	"muster/internal/protocol"
 	"muster/tests/chaos/site"
+	"muster/tests/disk"
 	"muster/tests/fleet"
 	"muster/tests/programs"
 )
@@ -77,7 +78,7 @@ func freeze(t *testing.T, name string, on bool) {
 		flags = unix.STATX_ATTR_IMMUTABLE // the same bit
 	}
 	if err := unix.IoctlSetPointerInt(int(folder.Fd()), unix.FS_IOC_SETFLAGS, flags); err != nil {
-		t.Skipf("no folder can be frozen here: %v", err)
+		programs.Lack(t, "no folder can be frozen: %v", err)
 	}
 }
 
@@ -88,7 +89,7 @@ func freeze(t *testing.T, name string, on bool) {
 func TestReportThatCannotBeWrittenIsPublishedWhenItCan(t *testing.T) {
 	t.Parallel()
 	s := &stand{Site: site.New(t, bin, site.Config{}, "A"), t: t}
-	mountSmall(t, s.Reports(), 1)
+	disk.Small(t, s.Reports(), 1)
 	person, eye := s.Writer(site.Wang), s.Writer(site.Watch)
 	ask := func(payload string) protocol.Reply { return s.Ask(person, protocol.VerbRun, payload) }
 	s.Serve()
@@ -99,12 +100,11 @@ func TestReportThatCannotBeWrittenIsPublishedWhenItCan(t *testing.T) {
 	if err != nil || len(months) != 1 {
 		t.Fatal(months, err)
 	}
-	var free func()
 	for _, c := range []struct {
 		name       string
 		begin, end func()
 	}{
-		{"full", func() { free = fillDisk(t, s.Reports()) }, func() { free() }},
+		{"full", func() { disk.Fill(t, s.Reports()) }, func() { disk.Free(t, s.Reports()) }},
 		{"frozen", func() { freeze(t, months[0], true) }, func() { freeze(t, months[0], false) }},
 		{"away", func() { mountOver(t, s.Reports()) }, func() { unmount(t, s.Reports()) }},
 	} {
@@ -114,7 +114,7 @@ func TestReportThatCannotBeWrittenIsPublishedWhenItCan(t *testing.T) {
 		if health := s.health(); !strings.Contains(health, "report_not_published: run "+run) {
 			t.Errorf("%s: health says %q", c.name, health)
 		}
-		if left, _ := filepath.Glob(filepath.Join(s.Reports(), "*", "*", "*"+run+"*manifest.json")); len(left) != 0 {
+		if left := programs.Manifests(s.Reports(), run+"*"); len(left) != 0 {
 			t.Errorf("%s: there is a manifest: %v", c.name, left)
 		}
 		c.end()
@@ -130,8 +130,7 @@ func TestReportThatCannotBeWrittenIsPublishedWhenItCan(t *testing.T) {
 // health is what dispatcher health says, on the machine of headquarters.
 func (s *stand) health() string {
 	s.t.Helper()
-	h := headquarters{t: s.t}
-	said, code := h.dispatcher("health", "--data", s.Data())
+	said, code := dispatcher(s.t, "health", "--data", s.Data())
 	if code != 0 {
 		s.t.Errorf("health ends with %d: %s", code, said)
 	}
@@ -143,7 +142,7 @@ func (s *stand) health() string {
 func mountOver(t *testing.T, folder string) {
 	t.Helper()
 	if err := unix.Mount("none", folder, "tmpfs", unix.MS_RDONLY, "mode=700"); err != nil {
-		t.Skipf("nothing can be mounted here: %v", err)
+		programs.Lack(t, "nothing can be mounted: %v", err)
 	}
 }
 

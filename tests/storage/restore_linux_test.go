@@ -34,7 +34,6 @@ func TestRestoreOfAnOlderBackupWhileAgentsGoOn(t *testing.T) {
 		}
 		return reply
 	}
-	h := headquarters{t: t}
 	s.Open("E")
 	s.Serve()
 	for _, store := range []string{"A", "B", "C", "D", "E"} {
@@ -49,7 +48,7 @@ func TestRestoreOfAnOlderBackupWhileAgentsGoOn(t *testing.T) {
 
 	file := filepath.Join(s.Dir, "backup.db")
 	s.Fault(eye, true) // for the restored database it is away from here on
-	if said, code := h.dispatcher("backup", file, "--data", s.Data()); code != 0 {
+	if said, code := dispatcher(t, "backup", file, "--data", s.Data()); code != 0 {
 		t.Fatal(said)
 	}
 	s.Open("A")
@@ -66,7 +65,7 @@ func TestRestoreOfAnOlderBackupWhileAgentsGoOn(t *testing.T) {
 		return len(kept) == 1
 	})
 
-	if said, code := h.dispatcher("restore", file, "--data", s.Data()); code != 0 {
+	if said, code := dispatcher(t, "restore", file, "--data", s.Data()); code != 0 {
 		t.Fatal(said)
 	}
 	s.Serve()

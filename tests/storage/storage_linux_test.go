@@ -3,18 +3,14 @@
 package storage_test
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
+	"muster/tests/disk"
 	"muster/tests/programs"
 )
 
@@ -40,20 +36,7 @@ func newHeadquarters(t *testing.T, stores, megabytes int) *headquarters {
 	t.Helper()
 	s := &headquarters{t: t, dir: t.TempDir(), addr: programs.FreeAddr(t)}
 	s.data = filepath.Join(s.dir, "data")
-	if err := os.Mkdir(s.data, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mount("none", s.data, "tmpfs", 0, fmt.Sprintf("mode=700,size=%dm", megabytes)); err != nil {
-		t.Skipf("no small disk can be mounted here: %v", err)
-	}
-	t.Cleanup(func() {
-		if s.hq != nil {
-			s.hq.Kill()
-		}
-		if err := syscall.Unmount(s.data, 0); err != nil {
-			t.Error(err)
-		}
-	})
+	disk.Small(t, s.data, megabytes)
 	register := "store_id,name,time_zone,labels\n"
 	for i := range stores {
 		register += fmt.Sprintf("S%05d,Store,UTC,\n", i)
@@ -84,31 +67,21 @@ func (s *headquarters) serve() {
 	s.t.Helper()
 	s.hq = programs.Launch(s.t, filepath.Join(bin, "dispatcher"), "serve", "--config", s.config)
 	programs.Eventually(s.t, "headquarters", func() bool {
-		_, code := s.dispatcher("jobs", "--broker", "mqtt://"+s.addr, "--user", "ops", "--timeout", "2s")
+		_, code := dispatcher(s.t, "jobs", "--broker", "mqtt://"+s.addr, "--user", "ops", "--timeout", "2s")
 		return code == 0
 	})
 }
 
 // dispatcher runs one command to its end.
-func (s *headquarters) dispatcher(args ...string) (said string, code int) {
-	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), programs.Patience)
-	defer cancel()
-	var out bytes.Buffer
-	cmd := exec.CommandContext(ctx, filepath.Join(bin, "dispatcher"), args...)
-	cmd.Stdout, cmd.Stderr = &out, &out
-	err := cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		s.t.Fatal(err)
-	}
-	return out.String(), cmd.ProcessState.ExitCode()
+func dispatcher(t *testing.T, args ...string) (said string, code int) {
+	t.Helper()
+	return programs.Run(t, filepath.Join(bin, "dispatcher"), args...)
 }
 
 // order orders a run over all stores, and returns its id, "" when it was refused.
 func (s *headquarters) order() (runID, said string) {
 	s.t.Helper()
-	said, code := s.dispatcher("run", "probe", "--stores", "all", "--json", "--broker", "mqtt://"+s.addr, "--user", "ops", "--timeout", "10s")
+	said, code := dispatcher(s.t, "run", "probe", "--stores", "all", "--json", "--broker", "mqtt://"+s.addr, "--user", "ops", "--timeout", "10s")
 	if code != 0 {
 		return "", said
 	}
@@ -123,28 +96,9 @@ func (s *headquarters) order() (runID, said string) {
 // known asks whether headquarters has the run.
 func (s *headquarters) known(runID string) bool {
 	s.t.Helper()
-	_, code := s.dispatcher("status", runID, "--broker", "mqtt://"+s.addr, "--user", "ops")
+	_, code := dispatcher(s.t, "status", runID, "--broker", "mqtt://"+s.addr, "--user", "ops")
 	return code == 0
 }
-
-// fill leaves not a byte on the data folder's disk.
-func (s *headquarters) fill() {
-	s.t.Helper()
-	file, err := os.Create(s.filler())
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer file.Close()
-	block := make([]byte, 4096)
-	for err == nil {
-		_, err = file.Write(block)
-	}
-	if !errors.Is(err, syscall.ENOSPC) {
-		s.t.Fatal(err)
-	}
-}
-
-func (s *headquarters) filler() string { return filepath.Join(s.data, "filler") }
 
 func TestHeadquartersOnAFullDiskRefusesOrdersAndGoesOnWhenThereIsRoom(t *testing.T) {
 	t.Parallel()
@@ -156,7 +110,7 @@ func TestHeadquartersOnAFullDiskRefusesOrdersAndGoesOnWhenThereIsRoom(t *testing
 		t.Fatal(said)
 	}
 	accepted = append(accepted, first)
-	s.fill()
+	disk.Fill(t, s.data)
 	refusal := ""
 	for range 40 {
 		runID, said := s.order()
@@ -173,9 +127,7 @@ func TestHeadquartersOnAFullDiskRefusesOrdersAndGoesOnWhenThereIsRoom(t *testing
 	if !s.known(first) {
 		t.Error("headquarters does not answer on a full disk")
 	}
-	if err := os.Remove(s.filler()); err != nil {
-		t.Fatal(err)
-	}
+	disk.Free(t, s.data)
 	programs.Eventually(t, "an accepted order", func() bool {
 		runID, _ := s.order()
 		if runID != "" {
@@ -201,7 +153,7 @@ func TestKilledHeadquartersStartsOnAFullDisk(t *testing.T) {
 		t.Fatal(said)
 	}
 	s.hq.Kill()
-	s.fill()
+	disk.Fill(t, s.data)
 	s.serve()
 	if !s.known(runID) {
 		t.Errorf("run %s was accepted and is lost", runID)
@@ -214,18 +166,18 @@ func TestRestoreOfWhatWasBackedUpWhileHeadquartersRan(t *testing.T) {
 	s.serve()
 	before, _ := s.order()
 	file := filepath.Join(s.dir, "backup.db")
-	if said, code := s.dispatcher("backup", file, "--data", s.data); code != 0 || before == "" {
+	if said, code := dispatcher(t, "backup", file, "--data", s.data); code != 0 || before == "" {
 		t.Fatal(said, before)
 	}
 	after, said := s.order()
 	if after == "" {
 		t.Fatal(said)
 	}
-	if said, code := s.dispatcher("restore", file, "--data", s.data); code == 0 || !strings.Contains(said, "stop the dispatcher first") {
+	if said, code := dispatcher(t, "restore", file, "--data", s.data); code == 0 || !strings.Contains(said, "stop the dispatcher first") {
 		t.Errorf("restored under a running dispatcher: %q", said)
 	}
 	s.hq.Kill()
-	if said, code := s.dispatcher("restore", file, "--data", s.data); code != 0 {
+	if said, code := dispatcher(t, "restore", file, "--data", s.data); code != 0 {
 		t.Fatal(said)
 	}
 	s.serve()

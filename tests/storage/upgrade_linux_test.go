@@ -12,6 +12,7 @@ import (
 
 	_ "modernc.org/sqlite"
 
+	"muster/tests/disk"
 	"muster/tests/programs"
 )
 
@@ -65,8 +66,9 @@ func TestUpgradeWithoutRoomIsRefusedAndChangesNothing(t *testing.T) {
 	path := filepath.Join(s.data, "muster.db")
 	hash := olderDatabase(t, path)
 	for _, left := range []int64{100 << 10, 0} {
-		s.fill()
-		if err := os.Truncate(s.filler(), sizeOf(t, s.filler())-left); err != nil {
+		disk.Fill(t, s.data)
+		filler := disk.Filler(s.data)
+		if err := os.Truncate(filler, sizeOf(t, filler)-left); err != nil {
 			t.Fatal(err)
 		}
 		refused := programs.Launch(t, filepath.Join(bin, "dispatcher"), "serve", "--config", s.config)
@@ -85,9 +87,7 @@ func TestUpgradeWithoutRoomIsRefusedAndChangesNothing(t *testing.T) {
 			t.Errorf("with %d bytes: the seal: %s, %v", left, seal, err)
 		}
 	}
-	if err := os.Remove(s.filler()); err != nil {
-		t.Fatal(err)
-	}
+	disk.Free(t, s.data)
 	s.serve()
 	if !s.known("R") {
 		t.Error("the run is lost")

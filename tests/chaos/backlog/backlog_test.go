@@ -50,6 +50,11 @@ func count(of []checker.Task, status task.Status) (n int) {
 	return n
 }
 
+// await waits until so many of a store's tasks have a status.
+func await(s *site.Site, what, store string, status task.Status, n int) {
+	s.None(what, `SELECT count(*) FROM tasks WHERE store_id = ? AND status = ? HAVING count(*) <> ?`, store, status, n)
+}
+
 // offered lists the tasks of which the store's agent saw an offer.
 func offered(t *testing.T, s *site.Site, store string) (ids []string) {
 	t.Helper()
@@ -106,13 +111,9 @@ func TestAStoreThatMissedManyRunsDoesTheNewest(t *testing.T) {
 				s.Revision(reply.RunID, 1)
 			}
 			want := map[string]int{"newest": 1, "all": runs}[keep]
-			programs.Eventually(t, "the older ones are withdrawn", func() bool {
-				return count(tasks(s, "A"), task.Pending) == want
-			})
+			await(s, "the older ones are withdrawn", "A", task.Pending, want)
 			s.Agent("A")
-			programs.Eventually(t, "the store has done its part", func() bool {
-				return count(tasks(s, "A"), task.Succeeded) == want
-			})
+			await(s, "the store has done its part", "A", task.Succeeded, want)
 			all := tasks(s, "A")
 			if done := marked(t, s, "A"); len(done) != want || done[want-1] != all[runs-1].TaskID || !slices.IsSorted(done) {
 				t.Errorf("executed %v of %v", done, all)
@@ -142,15 +143,13 @@ func TestTheRegisterOfTheDayDecides(t *testing.T) {
 	for _, store := range []string{"NEW", "GONE"} {
 		s.Agent(store)
 	}
-	programs.Eventually(t, "the store that is gone does what it was asked", func() bool {
-		return count(tasks(s, "GONE"), task.Succeeded) == 1
-	})
+	await(s, "the store that is gone does what it was asked", "GONE", task.Succeeded, 1)
 	s.Revision(before.RunID, 2)
 	after := s.Ask(person, protocol.VerbRun, `{"requestId":"r2","job":"probe","stores":"all"}`)
 	if after.Stores != 2 {
 		t.Errorf("the run after it is for %d stores", after.Stores)
 	}
-	programs.Eventually(t, "the new store does the new run", func() bool { return count(tasks(s, "NEW"), task.Succeeded) == 1 })
+	await(s, "the new store does the new run", "NEW", task.Succeeded, 1)
 	if ids := offered(t, s, "NEW"); len(ids) != 1 || ids[0] != tasks(s, "NEW")[0].TaskID || len(tasks(s, "NEW")) != 1 {
 		t.Errorf("the new store was offered %v, its tasks are %v", ids, tasks(s, "NEW"))
 	}

@@ -102,7 +102,7 @@ func TestTwoMachinesWithOneIdentityDoNothingTwice(t *testing.T) {
 			first.AwaitOutput("link is up")
 			s.Open("A")
 			s.ask("r0")
-			programs.Eventually(t, "the journal has a past", func() bool { return count(tasks(s.Site, "A"), task.Succeeded) == 1 })
+			await(s.Site, "the journal has a past", "A", task.Succeeded, 1)
 			if err := os.Remove(s.Gate("A")); err != nil {
 				t.Fatal(err)
 			}
@@ -125,9 +125,7 @@ func TestTwoMachinesWithOneIdentityDoNothingTwice(t *testing.T) {
 			if c.pushed > 2 { // a clone's numbers lie up to a minute ahead: the first is heard when it connects after them
 				stopped(t, first, second)
 			}
-			programs.Eventually(t, "the answer of the first is taken", func() bool {
-				return count(tasks(s.Site, "A"), task.Succeeded) == 2
-			})
+			await(s.Site, "the answer of the first is taken", "A", task.Succeeded, 2)
 			if got := tasks(s.Site, "A"); got[1].Attempt != 1 || s.Executions("A") != 2 {
 				t.Errorf("in the end: %+v, %d executions", got, s.Executions("A"))
 			}

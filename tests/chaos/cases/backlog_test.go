@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"muster/tests/programs"
 )
@@ -24,7 +25,7 @@ func TestTwelveHundredTasksOfAnOfflineStoreAreAllDoneOnce(t *testing.T) {
 	for range tasks {
 		h.run(`["AWAY"]`)
 	}
-	marks := filepath.Join(h.dir, "marks")
+	marks := h.path("marks")
 	script := h.write("work.sh", fmt.Sprintf("echo \"$MUSTER_TASK_ID $MUSTER_ATTEMPT\" >> %q\necho '{\"value\":\"done\"}'\n", marks))
 	config := h.write("agent/edge-agent.yaml", fmt.Sprintf(`store: AWAY
 terminal: pos1
@@ -39,7 +40,7 @@ log: {level: warn}
 	agent := programs.Launch(t, filepath.Join(bin, "edge-agent"), "-config", config)
 	last := -1
 	for done := 0; done < tasks; { // each stretch has the whole patience
-		programs.Eventually(t, fmt.Sprintf("progress after %d of %d tasks", last, tasks), func() bool {
+		programs.EventuallyEvery(t, 200*time.Millisecond, fmt.Sprintf("progress after %d of %d tasks", last, tasks), func() bool {
 			done = h.number(`SELECT count(*) FROM tasks WHERE status = 'SUCCEEDED'`)
 			return done == tasks || done > last+50
 		})
@@ -63,7 +64,7 @@ log: {level: warn}
 	}
 	h.keptTo(admitted)
 	h.inOrder(tasks)
-	a, q := peak(t, agent), peak(t, h.hq)
+	a, q := agent.Peak(), h.hq.Peak()
 	t.Logf("%d tasks: the agent's peak %d MiB, headquarters' %d MiB", tasks, a, q)
 	if a > 96 || q > 320 {
 		t.Errorf("the agent needed %d MiB, headquarters %d MiB", a, q)

@@ -68,7 +68,7 @@ func TestCancelEndsAWholeProcessTreeThatIgnoresIt(t *testing.T) {
 	})
 	s.Revision(next.RunID, 1)
 	s.Revision(run.RunID, 1)
-	if got := rowsOf(t, s.Dir, `SELECT status, reason FROM tasks ORDER BY task_id`); !reflect.DeepEqual(got, []string{"CANCELLED by_user", "SUCCEEDED "}) {
+	if got := s.Rows(`SELECT status, reason FROM tasks ORDER BY task_id`); !reflect.DeepEqual(got, []string{"CANCELLED by_user", "SUCCEEDED "}) {
 		t.Errorf("tasks %q", got)
 	}
 	programs.Eventually(t, "the word of its end, and its receipt", func() bool { return ended(t, s) })
@@ -133,7 +133,7 @@ func TestCancelHitsTheNamedRunAloneAndAFinishedOneStays(t *testing.T) {
 	}
 	s.Revision(named.RunID, 1)
 	state := func(run string) []string {
-		return rowsOf(t, s.Dir, `SELECT store_id, status, attempt, reason FROM tasks WHERE run_id = ? ORDER BY store_id`, run)
+		return s.Rows(`SELECT store_id, status, attempt, reason FROM tasks WHERE run_id = ? ORDER BY store_id`, run)
 	}
 	if got := state(named.RunID); !reflect.DeepEqual(got, []string{"A CANCELLED 1 by_user", "B CANCELLED 0 by_user"}) {
 		t.Errorf("the named run: %q", got)
@@ -148,9 +148,7 @@ func TestCancelHitsTheNamedRunAloneAndAFinishedOneStays(t *testing.T) {
 	if got := state(other.RunID); !reflect.DeepEqual(got, []string{"A SUCCEEDED 1 ", "B SUCCEEDED 1 "}) {
 		t.Errorf("the other run: %q", got)
 	}
-	programs.Eventually(t, "the end of both runs", func() bool {
-		return len(rowsOf(t, s.Dir, `SELECT run_id FROM runs WHERE closed_at = 0 AND run_id IN (?, ?)`, named.RunID, other.RunID)) == 0
-	})
+	s.None("the end of both runs", `SELECT run_id FROM runs WHERE closed_at = 0 AND run_id IN (?, ?)`, named.RunID, other.RunID)
 	before, files := s.Store(), s.Look(eye)
 	for _, run := range []string{named.RunID, other.RunID} {
 		reply := cancel(t, s.Addr, run)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"muster/internal/protocol"
 	"muster/internal/trust"
+	"muster/tests/chaos/site"
 	"muster/tests/fleet"
 	"muster/tests/programs"
 )
@@ -36,12 +36,7 @@ type contested struct {
 // input, and waits for the file gate.
 func newContested(t *testing.T) *contested {
 	t.Helper()
-	mosquitto, err := exec.LookPath("mosquitto")
-	if err != nil {
-		if mosquitto, err = exec.LookPath("/usr/sbin/mosquitto"); err != nil {
-			t.Skip("mosquitto is not installed")
-		}
-	}
+	mosquitto := programs.Installed(t, "mosquitto")
 	topics, err := protocol.NewTopics(protocol.DefaultRoot)
 	if err != nil {
 		t.Fatal(err)
@@ -128,11 +123,11 @@ func (c *contested) path(name string) string { return filepath.Join(c.dir, name)
 
 func (c *contested) program(name string, args ...string) string {
 	c.t.Helper()
-	out, err := exec.CommandContext(c.t.Context(), filepath.Join(bin, name), args...).CombinedOutput()
-	if err != nil {
-		c.t.Fatalf("%s %q: %v: %s", name, args, err, out)
+	out, code := programs.Run(c.t, filepath.Join(bin, name), args...)
+	if code != 0 {
+		c.t.Fatalf("%s %q ends with %d: %s", name, args, code, out)
 	}
-	return string(out)
+	return out
 }
 
 // executed are the lines of what was executed: task, attempt and input.
@@ -257,7 +252,7 @@ func TestOtherContentUnderAKnownTaskRunsNothingAndAlarms(t *testing.T) {
 	if got := c.executed(); !slices.Equal(got, want) {
 		t.Errorf("executed %q", got)
 	}
-	if got := rowsOf(t, c.dir, `SELECT status, attempt FROM tasks ORDER BY task_id`); !slices.Equal(got, []string{"SUCCEEDED 1", "SUCCEEDED 2"}) {
+	if got := site.Rows(t, c.path("data"), `SELECT status, attempt FROM tasks ORDER BY task_id`); !slices.Equal(got, []string{"SUCCEEDED 1", "SUCCEEDED 2"}) {
 		t.Errorf("tasks %q", got)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -37,27 +36,23 @@ func TestFiveHundredResultsASecondFlowWhileALargeReportIsWritten(t *testing.T) {
 		h.run(string(list))
 	}
 	all := h.puppets(stores[:terminals], false)
-	programs.Eventually(t, "the start of everything", func() bool {
-		return h.number(`SELECT count(*) FROM attempts WHERE started_at > 0`) == terminals*each
-	})
+	h.none("the start of everything", `SELECT count(*) FROM attempts WHERE started_at > 0 HAVING count(*) <> ?`, terminals*each)
 	work := h.work(all)
 	quiet := len(work) / 4 // the same without the report, to compare
 	pace(work[:quiet], 500, func() bool { return false })
 	programs.Eventually(t, "every receipt before", func() bool { return sum(all, received) == quiet })
 	t.Logf("without the report: %s", waits(all))
 	large := h.run(`"all"`, `,"barrierSeconds":10`)
-	programs.Eventually(t, "the barrier of the large run", func() bool {
-		return h.number(`SELECT count(*) FROM runs WHERE run_id = ? AND barrier_closed_at > 0`, large) == 1
-	})
+	h.none("the barrier of the large run", `SELECT run_id FROM runs WHERE run_id = ? AND barrier_closed_at = 0`, large)
 	for _, p := range all {
 		p.forget()
 	}
-	began, used := time.Now(), cpu(t, h.hq)
+	began, used := time.Now(), h.hq.CPU()
 	sent := pace(work[quiet:], 500, func() bool { return h.manifest(large) })
 	programs.Eventually(t, "every receipt", func() bool { return sum(all, received) == sent })
 	took := time.Since(began)
 	t.Logf("%d rows; %d results, all in after %v, the report whole by then: %v; %s; headquarters used %v of the processors and at most %d MiB",
-		rows, sent, took.Round(time.Millisecond), h.manifest(large), waits(all), cpu(t, h.hq)-used, peak(t, h.hq))
+		rows, sent, took.Round(time.Millisecond), h.manifest(large), waits(all), h.hq.CPU()-used, h.hq.Peak())
 	if n := sum(all, func(p *puppet) int { return len(p.refusals) }); n > 0 || sent < 200 {
 		t.Errorf("%d results were sent, %d refused", sent, n)
 	}
@@ -127,6 +122,5 @@ func pace(work []job, perSecond int, enough func() bool) (sent int) {
 
 // manifest reports whether the first report of a run is whole.
 func (h *house) manifest(run string) bool {
-	found, _ := filepath.Glob(filepath.Join(h.dir, "reports", "*", "*", "*_"+run+"_r1_manifest.json"))
-	return len(found) == 1
+	return len(programs.Manifests(h.path("reports"), run+"_r1")) == 1
 }

@@ -4,7 +4,6 @@
 package cases_test
 
 import (
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -15,9 +14,8 @@ import (
 	"testing"
 	"time"
 
-	_ "modernc.org/sqlite" // the database is looked at from outside
-
 	"muster/internal/protocol"
+	"muster/tests/chaos/site"
 	"muster/tests/fleet"
 	"muster/tests/programs"
 )
@@ -106,7 +104,7 @@ func (h *house) write(name, text string) string {
 
 func (h *house) serve() {
 	h.t.Helper()
-	h.hq = programs.Launch(h.t, filepath.Join(bin, "dispatcher"), "serve", "--config", filepath.Join(h.dir, "dispatcher.yaml"))
+	h.hq = programs.Launch(h.t, filepath.Join(bin, "dispatcher"), "serve", "--config", h.path("dispatcher.yaml"))
 	programs.Eventually(h.t, "headquarters", func() bool {
 		conn, err := fleet.Dial(h.t.Context(), h.addr, fleet.Login{User: "knock"}, func(fleet.Message) {})
 		if err == nil {
@@ -161,7 +159,7 @@ func (h *house) ask(user string, verb protocol.Verb, request string) (reply prot
 func stock(t *testing.T, addr, name, user string, args ...string) string {
 	t.Helper()
 	host, port, _ := strings.Cut(addr, ":")
-	out, err := exec.CommandContext(t.Context(), name, append([]string{"-h", host, "-p", port, "-u", user, "-V", "5", "-q", "1"}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), programs.Installed(t, name), append([]string{"-h", host, "-p", port, "-u", user, "-V", "5", "-q", "1"}, args...)...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v: %s", name, err, out)
 	}
@@ -170,91 +168,30 @@ func stock(t *testing.T, addr, name, user string, args ...string) string {
 
 // rows runs a SELECT on the database as it is and returns its rows, columns
 // parted by blanks.
-func (h *house) rows(query string, args ...any) []string { return rowsOf(h.t, h.dir, query, args...) }
-
-func rowsOf(t *testing.T, dir, query string, args ...any) (rows []string) {
-	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "data", "muster.db")+"?mode=ro&_pragma=busy_timeout(5000)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	found, err := db.QueryContext(t.Context(), query, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer found.Close()
-	columns, err := found.Columns()
-	for err == nil && found.Next() {
-		values, into := make([]any, len(columns)), make([]any, len(columns))
-		for i := range values {
-			into[i] = &values[i]
-		}
-		if err = found.Scan(into...); err == nil {
-			rows = append(rows, strings.TrimSuffix(fmt.Sprintln(values...), "\n"))
-		}
-	}
-	if err == nil {
-		err = found.Err()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rows
-}
-
-func (h *house) number(query string, args ...any) (n int) {
+func (h *house) rows(query string, args ...any) []string {
 	h.t.Helper()
-	rows := h.rows(query, args...)
-	if len(rows) != 1 {
-		h.t.Fatalf("%s: %d rows", query, len(rows))
-	}
-	if _, err := fmt.Sscan(rows[0], &n); err != nil {
-		h.t.Fatal(err)
-	}
-	return n
+	return site.Rows(h.t, h.path("data"), query, args...)
 }
+
+func (h *house) number(query string, args ...any) int {
+	h.t.Helper()
+	return int(site.Number(h.t, h.path("data"), query, args...))
+}
+
+// none waits until a SELECT finds no row any more.
+func (h *house) none(what, query string, args ...any) {
+	h.t.Helper()
+	site.None(h.t, h.path("data"), what, query, args...)
+}
+
+func (h *house) path(name string) string { return filepath.Join(h.dir, name) }
 
 // published waits until n revisions have their manifests.
 func (h *house) published(n int) {
 	h.t.Helper()
 	programs.Eventually(h.t, fmt.Sprintf("%d reports", n), func() bool {
-		found, _ := filepath.Glob(filepath.Join(h.dir, "reports", "*", "*", "*_manifest.json"))
-		return len(found) >= n
+		return len(programs.Manifests(h.path("reports"), "*")) >= n
 	})
-}
-
-// peak is the most memory that a process had resident, in MiB.
-func peak(t *testing.T, p *programs.Process) int {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
-	if err != nil {
-		t.Skipf("no /proc: %v", err)
-	}
-	for line := range strings.Lines(string(text)) {
-		var kib int
-		if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kib); n == 1 {
-			return kib >> 10
-		}
-	}
-	t.Fatal("the process does not say its memory")
-	return 0
-}
-
-// cpu is how much of the processors a process has used.
-func cpu(t *testing.T, p *programs.Process) time.Duration {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID()))
-	if err != nil {
-		t.Skipf("no /proc: %v", err)
-	}
-	_, after, _ := strings.Cut(string(text), ") ")
-	fields := strings.Fields(after)
-	var user, system int64
-	if _, err := fmt.Sscan(fields[11]+" "+fields[12], &user, &system); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(user+system) * 10 * time.Millisecond // in hundredths of a second, whatever the machine
 }
 
 // puppet is a terminal that claims what is offered, starts what is granted, and

@@ -24,14 +24,8 @@ import (
 var bin string
 
 func TestMain(m *testing.M) {
-	os.Exit(programs.BuildAndRun(m, func(folder string) {
-		bin = folder
-		build := exec.Command("go", "build", "-o", folder+string(os.PathSeparator), "./headquarters", "./terminal")
-		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "cannot build the programs with a clock: %v\n%s", err, out)
-			os.Exit(1)
-		}
-	}))
+	os.Exit(programs.BuildAndRun(m, func(folder string) { bin = folder },
+		programs.Programs{Packages: []string{"muster/tests/chaos/clocked/headquarters", "muster/tests/chaos/clocked/terminal"}}))
 }
 
 // shop is a site whose programs have clocks that can be set.

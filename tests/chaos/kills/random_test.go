@@ -161,19 +161,8 @@ func (c *chaos) quiet() {
 		c.agents[i].Kill()
 		c.agents[i] = c.Agent(store)
 	}
-	programs.Eventually(c.t, "the end of all tasks and reports", func() bool {
-		now := c.Store()
-		newest := map[string]checker.Revision{}
-		for _, rev := range now.Revisions {
-			newest[rev.RunID] = rev
-		}
-		return !slices.ContainsFunc(now.Tasks, func(t checker.Task) bool { return t.SettledAt == 0 }) &&
-			!slices.ContainsFunc(now.Runs, func(r checker.Run) bool {
-				rev := newest[r.RunID]
-				return r.ClosedAt == 0 || rev.PublishedAt == 0 || rev.Seen < r.LateCount
-			})
-	})
-	c.Settled()
+	c.None("the end of all tasks", `SELECT task_id, status FROM tasks WHERE settled_at = 0`)
+	c.Revised()
 }
 
 // weigh wants that something happened: runs were made, work was done, calls

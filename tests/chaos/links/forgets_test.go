@@ -3,7 +3,6 @@ package links_test
 import (
 	"fmt"
 	"net"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -85,14 +84,8 @@ func ours(_ *testing.T, s *site.Site) []string {
 
 func mosquitto(t *testing.T, s *site.Site) []string {
 	t.Helper()
-	path, err := exec.LookPath("mosquitto")
-	if err != nil {
-		if path, err = exec.LookPath("/usr/sbin/mosquitto"); err != nil {
-			t.Skip("mosquitto is not installed")
-		}
-	}
 	_, port, _ := net.SplitHostPort(s.Addr)
-	return []string{path, "-c", s.Write("mosquitto.conf", fmt.Sprintf("listener %s 127.0.0.1\nallow_anonymous true\nmax_inflight_messages 0\nmax_queued_messages 0\n", port))}
+	return []string{programs.Installed(t, "mosquitto"), "-c", s.Write("mosquitto.conf", fmt.Sprintf("listener %s 127.0.0.1\nallow_anonymous true\nmax_inflight_messages 0\nmax_queued_messages 0\n", port))}
 }
 
 func (f *forgetful) start() *programs.Process {

@@ -27,7 +27,8 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", sideBySide); err != nil {
 		panic(err) // package testing has had it since Go 1
 	}
-	os.Exit(programs.BuildAndRun(m, func(folder string) { bin = folder }))
+	os.Exit(programs.BuildAndRun(m, func(folder string) { bin = folder },
+		programs.Programs{Packages: []string{"github.com/Shopify/toxiproxy/v2/cmd/server"}, Module: "scripts/toxiproxy", Into: "toxiproxy"}))
 }
 
 func program(name string) string { return filepath.Join(bin, name) }

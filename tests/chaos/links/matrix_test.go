@@ -2,7 +2,6 @@ package links_test
 
 import (
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -189,6 +188,5 @@ func (m *matrix) receipted(store string) bool {
 
 // published tells whether a run has its first report.
 func (m *matrix) published(run string) bool {
-	found, _ := filepath.Glob(filepath.Join(m.Reports(), "*", "*", "*_"+run+"_r1_manifest.json"))
-	return len(found) == 1
+	return len(programs.Manifests(m.Reports(), run+"_r1")) == 1
 }

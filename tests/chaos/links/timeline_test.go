@@ -27,11 +27,15 @@ type event struct {
 // is busy with other things needs some of it.
 const grace = 30 * time.Second
 
+// pulse is how often play looks for what has come about. Some of it stands in
+// histories that are read anew each time.
+const pulse = 100 * time.Millisecond
+
 // play does the events, from one goroutine, until length is over and all are
 // done. What still was not ready after the grace is left out and counted.
 func play(length time.Duration, events []event) (missed int) {
 	begin := time.Now()
-	tick := time.NewTicker(20 * time.Millisecond)
+	tick := time.NewTicker(pulse)
 	defer tick.Stop()
 	for elapsed := time.Duration(0); elapsed < length || len(events) > 0 && elapsed < length+grace; elapsed = time.Since(begin) {
 		var rest []event
@@ -148,25 +152,18 @@ func (b *bench) order(request string, barrierSeconds int, stores ...string) stri
 	return reply.RunID
 }
 
-// allSucceed waits until every task has succeeded, and returns the database as
-// it is then.
-func (b *bench) allSucceed() (now checker.Store) {
+// allSucceed waits until every task has succeeded.
+func (b *bench) allSucceed() {
 	b.t.Helper()
-	var open string
 	begin := time.Now()
-	for tick := time.NewTicker(200 * time.Millisecond); ; <-tick.C {
-		now, open = b.Store(), ""
-		for _, task := range now.Tasks {
-			if task.Status != "SUCCEEDED" {
-				open += fmt.Sprintf(" %s of %s is %s after attempt %d;", task.TaskID, task.StoreID, task.Status, task.Attempt)
-			}
-		}
-		if open == "" {
-			b.t.Logf("%d tasks have succeeded %v after the links were good", len(now.Tasks), time.Since(begin).Round(time.Millisecond))
-			return now
+	for tick := time.NewTicker(2 * pulse); ; <-tick.C {
+		open := b.Rows(`SELECT task_id, 'of', store_id, 'is', status, 'after attempt', attempt FROM tasks WHERE status <> 'SUCCEEDED'`)
+		if len(open) == 0 {
+			b.t.Logf("all tasks have succeeded %v after the links were good", time.Since(begin).Round(time.Millisecond))
+			return
 		}
 		if time.Since(begin) > 2*programs.Patience {
-			b.t.Fatalf("the links are good, but%s", open)
+			b.t.Fatalf("the links are good, but %q", open)
 		}
 	}
 }
@@ -176,7 +173,7 @@ func (b *bench) allSucceed() (now checker.Store) {
 // at most one; killed are the stores whose agents were killed.
 func (b *bench) judgeAll(early []checker.Store, killed ...string) checker.Evidence {
 	b.t.Helper()
-	programs.Eventually(b.t, "the revisions with all that came late", func() bool { return revised(b.Store()) })
+	b.Revised()
 	e := b.Judge(b.eye, early...)
 	executed := map[string]int{}
 	for _, l := range e.History {
@@ -190,18 +187,4 @@ func (b *bench) judgeAll(early []checker.Store, killed ...string) checker.Eviden
 		}
 	}
 	return e
-}
-
-// revised tells whether each run's newest revision is published and has seen
-// every late answer: then no report file comes while the judge looks at them.
-func revised(now checker.Store) bool {
-	newest := map[string]checker.Revision{}
-	for _, r := range now.Revisions {
-		if r.Revision >= newest[r.RunID].Revision {
-			newest[r.RunID] = r
-		}
-	}
-	return !slices.ContainsFunc(now.Runs, func(run checker.Run) bool {
-		return newest[run.RunID].PublishedAt == 0 || newest[run.RunID].Seen < run.LateCount
-	})
 }

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -15,14 +13,6 @@ import (
 
 	"muster/tests/programs"
 )
-
-// toxiproxy is the program, built once for all tests from its own module.
-var toxiproxy = sync.OnceValues(func() (string, error) {
-	build := exec.Command("go", "build", "-o", program("toxiproxy"), "github.com/Shopify/toxiproxy/v2/cmd/server")
-	build.Dir = filepath.Join("..", "..", "..", "scripts", "toxiproxy")
-	said, err := build.CombinedOutput()
-	return string(said), err
-})
 
 // attributes of a toxic, in the units of its documentation: milliseconds, but
 // for the bandwidth's rate (KB/s) and the slicer's delay (µs).
@@ -66,13 +56,10 @@ type links struct {
 
 func startLinks(t *testing.T) *links {
 	t.Helper()
-	if said, err := toxiproxy(); err != nil {
-		t.Fatalf("cannot build toxiproxy: %v\n%s", err, said)
-	}
 	address := programs.FreeAddr(t)
 	l := &links{t: t, api: "http://" + address, all: map[string]link{}}
 	host, port, _ := strings.Cut(address, ":")
-	programs.Launch(t, "env", "LOG_LEVEL=error", program("toxiproxy"), "-host", host, "-port", port)
+	programs.Launch(t, "env", "LOG_LEVEL=error", program("toxiproxy/server"), "-host", host, "-port", port)
 	programs.Eventually(t, "toxiproxy's API", func() bool {
 		_, err := l.ask(http.MethodGet, "/version", nil)
 		return err == nil

@@ -1,16 +1,11 @@
 package site
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"slices"
 	"time"
-
-	_ "modernc.org/sqlite" // the copy of the database is read as a file
 
 	"muster/tests/chaos/checker"
 	"muster/tests/chaos/history"
@@ -21,8 +16,7 @@ import (
 func (s *Site) Revision(run string, revision int) {
 	s.t.Helper()
 	programs.Eventually(s.t, fmt.Sprintf("revision %d of run %s", revision, run), func() bool {
-		found, _ := filepath.Glob(s.path("reports", "*", "*", fmt.Sprintf("*_%s_r%d_manifest.json", run, revision)))
-		return len(found) == 1
+		return len(programs.Manifests(s.Reports(), fmt.Sprintf("%s_r%d", run, revision))) == 1
 	})
 }
 
@@ -44,10 +38,7 @@ func (s *Site) Look(w *history.Writer) map[string][]byte {
 // Store reads the database as it is, in one transaction.
 func (s *Site) Store() checker.Store {
 	s.t.Helper()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.Data(), "muster.db")+"?mode=ro&_pragma=busy_timeout(5000)")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	db := open(s.t, s.Data())
 	defer db.Close()
 	tx, err := db.BeginTx(s.t.Context(), nil)
 	if err != nil {
@@ -88,15 +79,52 @@ func (s *Site) Audit() *checker.Audit {
 	return &checker.Audit{Exit: cmd.ProcessState.ExitCode(), Output: out}
 }
 
-// Settled waits until each run's barrier is closed and the time has passed in
-// which the rest must be settled or reported missing.
+// Settled waits until each run's barrier is closed, and since then and since the
+// last fault the time has passed in which the rest must be settled or reported
+// missing: before that the checker would not look for it.
 func (s *Site) Settled() {
 	s.t.Helper()
-	settle := s.Config.Limits.Settle.Milliseconds()
-	programs.Eventually(s.t, "the time in which all must be settled", func() bool {
-		now := s.Store()
-		return !slices.ContainsFunc(now.Runs, func(r checker.Run) bool { return r.ClosedAt == 0 || now.TakenAt < r.ClosedAt+settle })
-	})
+	s.None("the end of every barrier", `SELECT run_id FROM runs WHERE barrier_closed_at = 0`)
+	last := max(Number(s.t, s.Data(), `SELECT ifnull(max(barrier_closed_at), 0) FROM runs`), s.lastFault())
+	for end := time.UnixMilli(last).Add(s.Config.Limits.Settle); time.Now().Before(end); {
+		time.Sleep(time.Until(end)) // it is the time that is asked for
+	}
+}
+
+// lastFault is when the last fault of the histories ended, epoch milliseconds. All
+// must be over.
+func (s *Site) lastFault() (at int64) {
+	s.t.Helper()
+	h, err := history.Read(s.History())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	begun := map[string]int{}
+	for _, l := range h.Lines {
+		switch {
+		case l.Act != history.ActFault:
+		case l.On:
+			begun[l.Name]++
+		default:
+			begun[l.Name]--
+			at = max(at, l.AtMs)
+		}
+	}
+	for name, n := range begun {
+		if n > 0 {
+			s.t.Fatalf("the fault %q is not over: nothing would be judged as settled", name)
+		}
+	}
+	return at
+}
+
+// Revised waits until each run's newest revision is published and has seen every
+// late answer: then no report file comes while the judge looks at them.
+func (s *Site) Revised() {
+	s.t.Helper()
+	s.None("the revisions with all that came late", `SELECT run_id FROM runs WHERE barrier_closed_at = 0 OR NOT EXISTS (
+		SELECT 1 FROM revisions AS v WHERE v.run_id = runs.run_id AND v.published_at <> 0 AND v.seen >= late_count
+		AND v.revision = (SELECT max(revision) FROM revisions WHERE run_id = runs.run_id))`)
 }
 
 // Judge waits until all is Settled, looks at what is retained and at the reports,

@@ -2,11 +2,7 @@ package storm_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -113,33 +109,16 @@ func (c *crowd) told(person *history.Writer, run string) {
 // small wants headquarters to use no more than its terminals explain.
 func (c *crowd) small(terminals int) {
 	c.t.Helper()
-	folder := filepath.Join("/proc", strconv.Itoa(c.HQ.PID()))
-	open, err := os.ReadDir(filepath.Join(folder, "fd"))
-	if err != nil {
-		c.t.Logf("not measured, there is no /proc: %v", err)
-		return
+	open, threads, memory := c.HQ.Descriptors(), c.HQ.Status("Threads"), c.HQ.Status("VmHWM")
+	c.t.Logf("%d descriptors, %d threads, at most %d MiB", open, threads, memory>>10)
+	if most := terminals + 64; open > most {
+		c.t.Errorf("headquarters has %d descriptors open, at most %d are explained", open, most)
 	}
-	status, err := os.ReadFile(filepath.Join(folder, "status"))
-	if err != nil {
-		c.t.Fatal(err)
+	if threads > mostThreads {
+		c.t.Errorf("headquarters has %d threads, at most %d are explained", threads, mostThreads)
 	}
-	figure := func(name string) (n int) {
-		for line := range strings.Lines(string(status)) {
-			if value, is := strings.CutPrefix(line, name+":"); is {
-				n, _ = strconv.Atoi(strings.Fields(value)[0])
-			}
-		}
-		return n
-	}
-	c.t.Logf("%d descriptors, %d threads, at most %d MiB", len(open), figure("Threads"), figure("VmHWM")>>10)
-	if most := terminals + 64; len(open) > most {
-		c.t.Errorf("headquarters has %d descriptors open, at most %d are explained", len(open), most)
-	}
-	if most := mostThreads; figure("Threads") > most {
-		c.t.Errorf("headquarters has %d threads, at most %d are explained", figure("Threads"), most)
-	}
-	if most := 128<<10 + 128*terminals; figure("VmHWM") > most {
-		c.t.Errorf("headquarters had %d KiB resident, at most %d are explained", figure("VmHWM"), most)
+	if most := 128<<10 + 128*terminals; memory > most {
+		c.t.Errorf("headquarters had %d KiB resident, at most %d are explained", memory, most)
 	}
 }
 

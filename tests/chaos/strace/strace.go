@@ -17,6 +17,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"muster/tests/programs"
 )
 
 // maxLine bounds one line, in bytes: a page of a database, each byte as \ooo.
@@ -26,7 +28,7 @@ const maxLine = 1 << 20
 func Needs(t testing.TB) {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), "strace", "-f", "-o", filepath.Join(t.TempDir(), "probe"), "true").CombinedOutput(); err != nil {
-		t.Skipf("strace cannot trace here, so what is seen from outside is not tested: %v %s", err, out)
+		programs.Lack(t, "strace cannot trace: %v %s", err, out)
 	}
 }
 

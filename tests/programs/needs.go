@@ -1,0 +1,34 @@
+package programs
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// strictVariable says that this machine has all that the tests need, as CI's has:
+// what is not tried is a failure there.
+const strictVariable = "MUSTER_NO_SKIP"
+
+// Lack skips the test for what this machine has not, or does not permit, or fails it
+// where nothing may be left out. The arguments say what it is, as for Printf.
+func Lack(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if os.Getenv(strictVariable) == "1" {
+		t.Fatalf("nothing may be left out here ("+strictVariable+"=1), but "+format, args...)
+	}
+	t.Skipf("not tried: "+format, args...)
+}
+
+// Installed is the path of a program of this machine, which the test needs. Debian
+// keeps servers where not everybody's path leads.
+func Installed(t testing.TB, name string) string {
+	t.Helper()
+	for _, at := range []string{name, "/usr/sbin/" + name} {
+		if path, err := exec.LookPath(at); err == nil {
+			return path
+		}
+	}
+	Lack(t, "%s is not installed", name)
+	return ""
+}
