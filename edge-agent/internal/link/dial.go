@@ -23,6 +23,19 @@ func Schemes() map[string]string {
 // Dial opens a connection to an address, as net.Dialer does.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
+// closing closes what it opens a moment after ctx ends: paho writes without a
+// deadline, and the handshake of a web socket does not look at its context, so
+// that over a link which is slow or stalled nothing else would end them.
+func (d Dial) closing(ctx context.Context) Dial {
+	return func(dialCtx context.Context, network, address string) (net.Conn, error) {
+		conn, err := d(dialCtx, network, address)
+		if err == nil {
+			context.AfterFunc(ctx, func() { time.AfterFunc(parting, func() { _ = conn.Close() }) })
+		}
+		return conn, err
+	}
+}
+
 // broker opens a connection whose writes are safe from several goroutines.
 func (d Dial) broker(ctx context.Context, broker *url.URL, tlsConfig *tls.Config) (net.Conn, error) {
 	port, known := Schemes()[broker.Scheme]

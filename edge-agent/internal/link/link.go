@@ -97,6 +97,9 @@ const (
 	// lastWords lets acknowledgements and the offline presence leave before the
 	// connection is closed.
 	lastWords = 100 * time.Millisecond
+	// parting bounds what a link takes to end, over whatever connection: within
+	// the 5 s that a service manager is promised, killed work included.
+	parting = time.Second
 )
 
 // New returns a link that is not yet connected.
@@ -207,9 +210,11 @@ const reasonTakenOver = 0x8e
 // connect makes one connection and serves it until it or ctx ends. up is when it
 // stood, the zero time when it never did.
 func (l *Link) connect(ctx context.Context) (up time.Time, err error) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	dialCtx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	conn, err := l.cfg.Dial.broker(dialCtx, l.cfg.Broker, l.cfg.TLS)
+	conn, err := l.cfg.Dial.closing(ctx).broker(dialCtx, l.cfg.Broker, l.cfg.TLS)
 	if err != nil {
 		return up, fmt.Errorf("cannot reach the broker: %w", err)
 	}
@@ -296,7 +301,7 @@ func (l *Link) serve(ctx context.Context, client *wire, sessionID string, gone <
 // broker publishes no will.
 func (l *Link) goodbye(client *wire, queue chan outgoing, sessionID string) {
 	l.open(nil)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), parting)
 	defer cancel()
 	for len(queue) > 0 {
 		l.publish(ctx, client, <-queue)
