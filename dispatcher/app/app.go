@@ -63,7 +63,7 @@ func Run(ctx context.Context, cfg Config, opts Options) (err error) {
 		return err
 	}
 	own := clock.New(opts.Wall)
-	hq := &headquarters{cfg: cfg, topics: topics, log: log, version: opts.Version, jobs: jobs, disk: make(chan error, diskWords),
+	hq := &headquarters{cfg: cfg, topics: topics, log: log, version: opts.Version, jobs: jobs, hands: newHands(), disk: make(chan error, diskWords),
 		clock: own, now: own.Now, listen: opts.Listen}
 	st, err := openStore(ctx, cfg, log, hq.diskSaid)
 	if err != nil {

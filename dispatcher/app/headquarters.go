@@ -45,6 +45,7 @@ type headquarters struct {
 	store   *store.Store
 
 	link   transport.Link
+	hands  *hands
 	queue  *transport.Queue
 	sender *transport.Sender // waits for the broker
 	orders *transport.Sender // never blocks
@@ -107,6 +108,7 @@ func (hq *headquarters) start(ctx context.Context, cleanup *stack) error {
 			return err
 		}
 	}
+	cleanup.push(stopped(hq.hands.stop))
 	cleanup.push(patiently(ctx, hq.link.Stop))
 	if err := hq.trigger.Start(ctx); err != nil {
 		return err
@@ -165,6 +167,12 @@ func (hq *headquarters) handle(ctx context.Context, in transport.Inbound) (err e
 		return hq.take(ctx, addr, in)
 	}
 	return hq.gate.Pass(ctx, addr, in, func() error { return hq.take(ctx, addr, in) })
+}
+
+// handleByHand is handle for a link that calls it on each connection's own goroutine.
+func (hq *headquarters) handleByHand(ctx context.Context, in transport.Inbound) (err error) {
+	hq.hands.lend(func() { err = hq.handle(ctx, in) })
+	return err
 }
 
 // take gives a terminal's message to the step that it is for.

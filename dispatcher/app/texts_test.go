@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 
 	"muster/dispatcher/app"
@@ -164,12 +165,16 @@ func turns(r rune) bool {
 // that a console would obey.
 func (tech *technician) checkMessages() {
 	tech.hq.t.Helper()
+	for deadline := time.Now().Add(patience); len(tech.failures()) < 2 && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond) // events overtake nothing, and wait for nobody
+	}
+	if failed := tech.failures(); len(failed) != 2 || !failed["007"] || !failed["RTL"] {
+		tech.hq.t.Errorf("the events of the failures say %v", failed)
+	}
 	tech.mu.Lock()
 	defer tech.mu.Unlock()
-	failed := map[string]bool{}
 	for _, m := range tech.got {
-		addr, ok := tech.hq.topics.Parse(m.Topic)
-		if !ok {
+		if _, ok := tech.hq.topics.Parse(m.Topic); !ok {
 			tech.hq.t.Errorf("a message came on %s", m.Topic)
 		}
 		if strings.HasSuffix(m.Topic, "/"+string(protocol.RunText)) {
@@ -181,12 +186,21 @@ func (tech *technician) checkMessages() {
 		if _, err := protocol.Scan(m.Payload, protocol.MaxPayloadBytes); err != nil {
 			tech.hq.t.Errorf("%s: %s: %v", m.Topic, m.Payload, err)
 		}
+	}
+}
+
+// failures are the stores whose failure an event told of, and whether it said what
+// the terminal did.
+func (tech *technician) failures() map[string]bool {
+	tech.mu.Lock()
+	defer tech.mu.Unlock()
+	failed := map[string]bool{}
+	for _, m := range tech.got {
+		addr, _ := tech.hq.topics.Parse(m.Topic)
 		var event protocol.StoreEvent
 		if addr.Store != "" && protocol.Decode(m.Payload, protocol.MaxPayloadBytes, &event) == nil && event.Status == task.Failed {
 			failed[event.StoreID] = event.Message == hostile()["007"] || event.Message == hostile()["1e5"]
 		}
 	}
-	if len(failed) != 2 || !failed["007"] || !failed["RTL"] {
-		tech.hq.t.Errorf("the events of the failures say %v", failed)
-	}
+	return failed
 }

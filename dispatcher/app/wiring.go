@@ -87,7 +87,7 @@ func (hq *headquarters) wireTrigger() error {
 func (hq *headquarters) wireLink() error {
 	if hq.cfg.Transport == TransportEmbedded {
 		embedded, err := transport.NewEmbedded(hq.cfg.Broker, transport.EmbeddedOptions{
-			Handle:  hq.handle,
+			Handle:  hq.handleByHand,
 			Session: func(s transport.Session) { s.At = hq.now(); hq.presence.Session(s) },
 			Banned:  hq.banned,
 			Now:     hq.now,
