@@ -33,11 +33,12 @@ func CSV(w io.Writer, head protocol.ReportHead, rows Rows) error {
 		out.cell(textCell("job." + column.Name))
 	}
 	out.end()
+	var in rowReader
 	for raw, err := range rows {
 		if err != nil {
 			return err
 		}
-		row, err := readRow(raw)
+		row, err := in.read(raw)
 		if err != nil {
 			return err
 		}
@@ -56,8 +57,8 @@ type csvWriter struct {
 	cols int
 }
 
-func (c *csvWriter) row(row protocol.StoreRow) {
-	e := row.Evidence
+func (c *csvWriter) row(row *protocol.StoreRow) {
+	e := &row.Evidence
 	c.cell(nameCell(row.StoreID))
 	c.cell(nameCell(row.Name))
 	for _, text := range []string{string(row.Outcome), string(row.Reason), string(row.AtBarrier)} {

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"io"
@@ -18,7 +17,8 @@ import (
 )
 
 const (
-	htmlRules = "HTML, one file that loads nothing and runs no script; control characters and direction marks are shown as [U+202E], times in headquarters' zone"
+	htmlRules = "HTML, one file that loads nothing and runs no script; control characters and direction marks are shown as [U+202E], times in headquarters' zone. " +
+		"Above 10,000 stores evidence stands only beside stores that did not succeed, and beside 10,000 of them at most; the other files have all"
 
 	// groupShown bounds the stores named beside one cause; the table has all.
 	groupShown = 50
@@ -63,19 +63,17 @@ func (r *Reporter) HTML(w io.Writer, head protocol.ReportHead, rows Rows) error 
 	if err := r.page.templates.ExecuteTemplate(out, "head", headView(head, groups)); err != nil {
 		return fmt.Errorf("cannot write a report as HTML: %w", err)
 	}
-	zone := head.AsOf.Location()
-	line := r.page.templates.Lookup("row")
+	table := pageRows{out: out, zone: head.AsOf.Location(), large: head.Targets > largeAbove}
+	var in rowReader
 	for raw, err := range rows {
 		if err != nil {
 			return err
 		}
-		row, err := readRow(raw)
+		row, err := in.read(raw)
 		if err != nil {
 			return err
 		}
-		if err := line.Execute(out, viewRow(row, zone)); err != nil {
-			return fmt.Errorf("cannot write a report as HTML: %w", err)
-		}
+		table.row(row)
 	}
 	if err := r.page.templates.ExecuteTemplate(out, "tail", nil); err != nil {
 		return fmt.Errorf("cannot write a report as HTML: %w", err)
@@ -106,16 +104,14 @@ func missing(rows Rows) ([]*group, error) {
 		reason  task.Reason
 	}
 	found := map[cause]*group{}
+	var in rowReader
 	for raw, err := range rows {
 		if err != nil {
 			return nil, err
 		}
-		var row struct {
-			judged
-			Name string `json:"name"`
-		}
-		if err := json.Unmarshal(raw, &row); err != nil {
-			return nil, fmt.Errorf("cannot read a row: %w", err)
+		row, err := in.read(raw)
+		if err != nil {
+			return nil, err
 		}
 		if row.Outcome == task.OutcomeSucceeded {
 			continue
@@ -155,6 +151,7 @@ type headModel struct {
 	Reason, Input                        string
 	CreatedAt, BarrierAt, AsOf           string
 	Columns                              []words
+	FullShown                            int // rows with evidence on a large page, else 0
 }
 
 type bucketModel struct {
@@ -184,6 +181,9 @@ func headView(head protocol.ReportHead, groups []*group) headModel {
 		BarrierAt:   moment(head.BarrierAt, head.AsOf.Location()),
 		AsOf:        moment(head.AsOf, head.AsOf.Location()),
 	}
+	if head.Targets > largeAbove {
+		m.FullShown = fullShown
+	}
 	for _, b := range buckets(head.Counts) {
 		m.Buckets = append(m.Buckets, bucketModel{outcomeWords(b.Outcome), b.Count, percent(share(b.Count, head.Targets))})
 	}
@@ -200,45 +200,6 @@ func headView(head protocol.ReportHead, groups []*group) headModel {
 			unit = " (" + c.Unit + ")"
 		}
 		m.Columns = append(m.Columns, words{visible(c.TitleZh + unit), visible(c.Title + unit)})
-	}
-	return m
-}
-
-type rowModel struct {
-	ID, Name                                                string
-	Outcome                                                 words
-	Late                                                    bool
-	Reason                                                  string
-	AtBarrier                                               string
-	Online                                                  string
-	LastSeen, Claimed, Granted, Started, LastSign, Finished string
-	Attempts                                                string
-	Terminal, Error                                         string
-	Values                                                  []string
-}
-
-func viewRow(row protocol.StoreRow, zone *time.Location) rowModel {
-	e := row.Evidence
-	m := rowModel{
-		ID: visible(row.StoreID), Name: visible(row.Name),
-		Outcome: outcomeWords(row.Outcome), Late: row.Late,
-		Reason: string(row.Reason), AtBarrier: outcomeWords(row.AtBarrier).Zh,
-		Online:   yesNo(e.Online),
-		LastSeen: moment(e.LastSeenAt, zone), Claimed: moment(e.ClaimedAt, zone), Granted: moment(e.GrantedAt, zone),
-		Started: moment(e.StartedAt, zone), LastSign: moment(e.LastSignAt, zone), Finished: moment(row.FinishedAt, zone),
-		Attempts: strconv.Itoa(e.Attempts) + "/" + strconv.Itoa(e.AttemptsOf),
-		Terminal: visible(row.TerminalID),
-		Values:   make([]string, 0, len(row.Columns)),
-	}
-	if row.Error != nil {
-		m.Error = shorten(visible(strings.TrimSpace(string(row.Error.Code) + " " + row.Error.Path + " " + row.Error.Message)))
-	}
-	for _, raw := range row.Columns {
-		value, _ := valueText(raw)
-		if value == "" {
-			value = "–"
-		}
-		m.Values = append(m.Values, shorten(visible(value)))
 	}
 	return m
 }

@@ -14,10 +14,10 @@ import (
 	"io"
 	"iter"
 	"math"
+	"strings"
 
 	"muster/dispatcher/internal/schema"
 	"muster/internal/protocol"
-	"muster/internal/task"
 )
 
 // Rows are the rows of one revision by store id, each the JSON of a
@@ -97,15 +97,20 @@ func (r *Reporter) Build(head protocol.ReportHead, rows, previous Rows) (protoco
 	}
 	next, stop := pull(previous)
 	defer stop()
+	var now, old rowReader
 	for raw, err := range rows {
 		if err != nil {
 			return head, fmt.Errorf("cannot build report %s r%d: %w", head.RunID, head.Revision, err)
 		}
-		change, outcome, err := compare(raw, next)
+		row, err := now.read(raw)
+		var change *protocol.Change
+		if err == nil && next != nil {
+			change, err = compare(raw, row, &old, next)
+		}
 		if err != nil {
 			return head, fmt.Errorf("cannot build report %s r%d: %w", head.RunID, head.Revision, err)
 		}
-		head.Counts.Add(outcome)
+		head.Counts.Add(row.Outcome)
 		if change != nil {
 			head.Changes = append(head.Changes, *change)
 		}
@@ -116,13 +121,6 @@ func (r *Reporter) Build(head protocol.ReportHead, rows, previous Rows) (protoco
 	return head, nil
 }
 
-// judged is as much of a row as counting and comparing need.
-type judged struct {
-	StoreID string       `json:"storeId"`
-	Outcome task.Outcome `json:"outcome"`
-	Reason  task.Reason  `json:"reason"`
-}
-
 func pull(rows Rows) (next func() (json.RawMessage, error, bool), stop func()) {
 	if rows == nil {
 		return nil, func() {}
@@ -130,37 +128,32 @@ func pull(rows Rows) (next func() (json.RawMessage, error, bool), stop func()) {
 	return iter.Pull2(rows)
 }
 
-// compare reads one row and, when there is a revision before, the row in the
-// same place of it: targets are frozen, so both hold the same stores in the
-// same order.
-func compare(raw json.RawMessage, next func() (json.RawMessage, error, bool)) (*protocol.Change, task.Outcome, error) {
-	var now judged
-	if err := json.Unmarshal(raw, &now); err != nil {
-		return nil, "", fmt.Errorf("cannot read a row: %w", err)
+// compare looks at the row in the same place of the revision before: targets are
+// frozen, so both hold the same stores in the same order. It returns nil when both
+// say the same.
+func compare(raw json.RawMessage, row *protocol.StoreRow, old *rowReader, next func() (json.RawMessage, error, bool)) (*protocol.Change, error) {
+	before, err, ok := next()
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("cannot read the revision before: %w", err)
+	case !ok:
+		return nil, fmt.Errorf("store %s is not in the revision before", row.StoreID)
+	case bytes.Equal(raw, before):
+		return nil, nil
 	}
-	if next == nil {
-		return nil, now.Outcome, nil
-	}
-	old, err, ok := next()
+	was, err := old.read(before)
 	if err != nil {
-		return nil, "", fmt.Errorf("cannot read the revision before: %w", err)
+		return nil, fmt.Errorf("cannot read the revision before: %w", err)
 	}
-	if !ok {
-		return nil, "", fmt.Errorf("store %s is not in the revision before", now.StoreID)
+	if was.StoreID != row.StoreID {
+		return nil, fmt.Errorf("store %s stands where the revision before has %s", row.StoreID, was.StoreID)
 	}
-	if bytes.Equal(raw, old) {
-		return nil, now.Outcome, nil
-	}
-	var was judged
-	if err := json.Unmarshal(old, &was); err != nil {
-		return nil, "", fmt.Errorf("cannot read a row of the revision before: %w", err)
-	}
-	if was.StoreID != now.StoreID {
-		return nil, "", fmt.Errorf("store %s stands where the revision before has %s", now.StoreID, was.StoreID)
-	}
-	return &protocol.Change{StoreID: now.StoreID, From: was.Outcome, FromReason: was.Reason,
-		To: now.Outcome, ToReason: now.Reason}, now.Outcome, nil
+	return &protocol.Change{StoreID: kept(row.StoreID), From: kept(was.Outcome), FromReason: kept(was.Reason),
+		To: kept(row.Outcome), ToReason: kept(row.Reason)}, nil
 }
+
+// kept is a word of a row on its own, which does not keep the whole row in memory.
+func kept[T ~string](word T) T { return T(strings.Clone(string(word))) }
 
 func ratesOf(c protocol.Counts, targets int) protocol.Rates {
 	answered := c.Succeeded + c.Failed

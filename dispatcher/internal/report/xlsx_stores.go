@@ -39,22 +39,23 @@ func storeSheet(name string, columns []storeColumn, count int, rows Rows, belong
 		s.columns = append(s.columns, column.sheetColumn)
 	}
 	s.fill = func(c *cells) error {
+		var in rowReader
 		line := 1
 		for raw, err := range rows {
 			if err != nil {
 				return err
 			}
-			row, err := readRow(raw)
+			row, err := in.read(raw)
 			if err != nil {
 				return err
 			}
-			if !belongs(&row) {
+			if !belongs(row) {
 				continue
 			}
 			line++
 			c.begin(line)
 			for _, column := range columns {
-				column.put(c, &row)
+				column.put(c, row)
 			}
 			c.end()
 		}

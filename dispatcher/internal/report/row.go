@@ -1,0 +1,139 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"muster/internal/protocol"
+	"muster/internal/task"
+)
+
+// maxLabels is up to how many labels are compared with each other.
+const maxLabels = 32
+
+// rowReader reads rows, one after the other. Nearly all of them stand in the very
+// form in which protocol.Encode writes a protocol.StoreRow; those it reads itself,
+// many times faster than encoding/json, which gets the others. The zero value is
+// ready. It is for one goroutine at a time.
+type rowReader struct {
+	row    protocol.StoreRow
+	usual  bool // the last row stood in that form
+	values int  // bytes of the last row that are values of columns
+
+	in      scanner
+	labels  map[string]string
+	columns []json.RawMessage
+	skew    int64
+	failure protocol.Failure
+}
+
+// read returns the row, which is valid until the next call, as is raw.
+func (r *rowReader) read(raw json.RawMessage) (*protocol.StoreRow, error) {
+	if r.usual = utf8.Valid(raw) && r.scan(raw); r.usual {
+		return &r.row, nil
+	}
+	r.row = protocol.StoreRow{}
+	if err := json.Unmarshal(raw, &r.row); err != nil {
+		return &r.row, fmt.Errorf("cannot read a row: %w", err)
+	}
+	return &r.row, nil
+}
+
+func (r *rowReader) scan(raw json.RawMessage) bool {
+	s, row := &r.in, &r.row
+	if r.labels == nil { // neither is ever null
+		r.labels, r.columns = map[string]string{}, []json.RawMessage{}
+	}
+	s.text, s.at, s.doubt = string(raw), 0, false
+	row.StoreID = s.str(`{"storeId":`)
+	row.Name = s.str(`,"name":`)
+	r.scanLabels()
+	row.Outcome = task.Outcome(s.str(`,"outcome":`))
+	row.Reason = task.Reason(s.str(`,"reason":`))
+	row.AtBarrier = task.Outcome(s.str(`,"outcomeAtBarrier":`))
+	row.Late = s.boolean(`,"late":`)
+	r.scanEvidence()
+	row.TaskID = s.str(`,"taskId":`)
+	row.Status = task.Status(s.str(`,"status":`))
+	row.Attempt = int(s.integer(`,"attempt":`))
+	row.TerminalID = s.str(`,"terminalId":`)
+	row.FinishedAt = s.moment(`,"finishedAt":`)
+	row.SHA256 = s.str(`,"resultSha256":`)
+	row.Bytes = s.integer(`,"resultBytes":`)
+	r.scanColumns(raw)
+	r.scanError()
+	s.token("}")
+	return !s.doubt && s.at == len(s.text)
+}
+
+func (r *rowReader) scanLabels() {
+	s := &r.in
+	s.token(`,"labels":{`)
+	clear(r.labels)
+	for before := ""; !s.doubt && !s.has("}"); before = "," {
+		key := s.str(before)
+		for known := range r.labels { // the checker refuses names that differ only in case
+			s.doubt = s.doubt || len(r.labels) == maxLabels || strings.EqualFold(known, key)
+		}
+		r.labels[key] = s.str(":")
+	}
+	r.row.Labels = r.labels
+}
+
+func (r *rowReader) scanEvidence() {
+	s, e := &r.in, &r.row.Evidence
+	e.Online = s.boolean(`,"evidence":{"online":`)
+	e.LastSeenAt = s.moment(`,"lastSeenAt":`)
+	e.ClaimedAt = s.moment(`,"claimedAt":`)
+	e.GrantedAt = s.moment(`,"grantedAt":`)
+	e.StartedAt = s.moment(`,"startedAt":`)
+	e.LastSignAt = s.moment(`,"lastSignAt":`)
+	e.ReadyAt = s.moment(`,"readyAt":`)
+	e.Attempts = int(s.integer(`,"attemptsUsed":`))
+	e.AttemptsOf = int(s.integer(`,"attemptsAllowed":`))
+	e.ClockSkewMs = nil
+	s.token(`,"clockSkewMs":`)
+	if !s.has("null") {
+		r.skew = s.integer("")
+		e.ClockSkewMs = &r.skew
+	}
+	s.token("}")
+}
+
+func (r *rowReader) scanColumns(raw json.RawMessage) {
+	s := &r.in
+	s.token(`,"columns":[`)
+	r.columns, r.values = r.columns[:0], 0
+	for first := true; !s.doubt && !s.has("]"); first = false {
+		if !first {
+			s.token(",")
+		}
+		from, to := s.value()
+		r.columns = append(r.columns, raw[from:to:to])
+		r.values += to - from
+	}
+	r.row.Columns = r.columns
+}
+
+func (r *rowReader) scanError() {
+	s := &r.in
+	s.token(`,"error":`)
+	r.row.Error = nil
+	if s.has("null") {
+		return
+	}
+	r.failure = protocol.Failure{}
+	f := &r.failure
+	f.Code = protocol.Code(s.str(`{"code":`))
+	f.Message = s.str(`,"message":`)
+	if s.has(`,"detail"`) {
+		f.Detail = s.str(":")
+	}
+	if s.has(`,"path"`) {
+		f.Path = s.str(":")
+	}
+	s.token("}")
+	r.row.Error = f
+}

@@ -1,0 +1,184 @@
+package report_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"html/template"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"muster/dispatcher/internal/report"
+	"muster/internal/protocol"
+	"muster/internal/task"
+)
+
+var anyString = rapid.OneOf(rapid.String(), rapid.StringOfN(rapid.SampledFrom([]rune("aZ09._-=+'\"\\<>&/\u0000\u001f\u2028\ufffd店😀\t\r\n")), 0, 70, -1))
+
+// anyRow is a row as the barrier could write it, with texts that it could not
+// help, and with all that a row of another version could hold.
+func anyRow(t *rapid.T) protocol.StoreRow {
+	outcome := rapid.SampledFrom(append(task.Outcomes(), "lost")).Draw(t, "outcome")
+	id := rapid.OneOf(rapid.StringMatching(`[A-Za-z0-9][A-Za-z0-9._-]{0,62}`), rapid.StringMatching(`[A-Za-z0-9._-]{0,64}`), anyString)
+	word := rapid.OneOf(rapid.Just(""), id)
+	moment := func(name string) protocol.Time {
+		if rapid.Bool().Draw(t, name+" is null") {
+			return protocol.Time{}
+		}
+		zone := time.FixedZone("", rapid.SampledFrom([]int{0, 8 * 3600, -9*3600 - 1800, 86_340}).Draw(t, name+" zone"))
+		return protocol.Time{Time: time.UnixMilli(rapid.Int64Range(-62_000_000_000_000, 250_000_000_000_000).Draw(t, name)).In(zone)}
+	}
+	row := protocol.StoreRow{
+		StoreID: id.Draw(t, "store"), Name: anyString.Draw(t, "name"),
+		Labels:  rapid.MapOfN(anyString, anyString, 0, 4).Draw(t, "labels"),
+		Outcome: outcome, Reason: rapid.SampledFrom(append(outcome.Reasons(), "", "by_user", "why")).Draw(t, "reason"),
+		AtBarrier: rapid.SampledFrom(append(task.Outcomes(), "")).Draw(t, "at the barrier"), Late: rapid.Bool().Draw(t, "late"),
+		Evidence: protocol.Evidence{Online: rapid.Bool().Draw(t, "online"), LastSeenAt: moment("seen"), ClaimedAt: moment("claimed"), GrantedAt: moment("granted"),
+			StartedAt: moment("started"), LastSignAt: moment("sign"), ReadyAt: moment("ready"),
+			Attempts: rapid.IntRange(-1, 3).Draw(t, "attempts"), AttemptsOf: rapid.IntRange(0, 3).Draw(t, "of"), ClockSkewMs: rapid.Ptr(rapid.Int64(), true).Draw(t, "skew")},
+		TaskID: id.Draw(t, "task"), Status: rapid.SampledFrom([]task.Status{task.Pending, task.Running, task.Succeeded, task.Failed, task.Cancelled, "LOST"}).Draw(t, "status"),
+		Attempt: rapid.IntRange(-1, 1<<40).Draw(t, "attempt"), TerminalID: word.Draw(t, "terminal"), FinishedAt: moment("finished"),
+		SHA256: rapid.OneOf(rapid.Just(""), rapid.StringMatching(`[0-9a-f]{64}`), rapid.StringMatching(`[0-9a-fA]{63,65}`)).Draw(t, "hash"),
+		Bytes:  rapid.Int64Range(-1, 1<<40).Draw(t, "bytes"),
+	}
+	row.Columns = rapid.SliceOfN(rapid.Custom(anyValue), 0, 4).Draw(t, "columns")
+	if rapid.Bool().Draw(t, "failed") {
+		row.Error = &protocol.Failure{Code: protocol.Code(anyString.Draw(t, "code")), Message: anyString.Draw(t, "message"),
+			Detail: word.Draw(t, "detail"), Path: word.Draw(t, "path")}
+	}
+	return row
+}
+
+func anyValue(t *rapid.T) json.RawMessage {
+	number := rapid.StringMatching(`-?(0|[1-9][0-9]{0,45})(\.[0-9]{1,3})?([eE][+-]?[0-9]{1,4})?`)
+	text := rapid.Custom(func(t *rapid.T) string {
+		raw, err := protocol.Encode(anyString.Draw(t, "text"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
+	})
+	nested := rapid.SampledFrom([]string{`{}`, `[]`, `{"a":[1.50,"x]}"]}`, `[[[{"b":"\""}]]]`, `{"a":1,"a":2}`, strings.Repeat("[", 40) + strings.Repeat("]", 40)})
+	other := rapid.SampledFrom([]string{"null", "true", "false", `"\ud800"`, `"\ud83d\ude00"`, `"\u0041\/"`})
+	return json.RawMessage(rapid.OneOf(number, text, nested, other).Draw(t, "value"))
+}
+
+// spoiled changes some bytes of a row, so that it is still much like one.
+func spoiled(t *rapid.T, raw []byte) []byte {
+	raw = bytes.Clone(raw)
+	for range rapid.IntRange(1, 3).Draw(t, "changes") {
+		at := rapid.IntRange(0, len(raw)-1).Draw(t, "at")
+		with := rapid.SampledFrom([]string{"", " ", `"`, ",", "{", "}", "[", "]", ":", "0", "9", "-", "a", "\\", "\n", "\x00", "\xff", "null", "true", `"x":1,`, "1e5", ".5", "T", "Z", "+"}).Draw(t, "with")
+		to := min(at+rapid.SampledFrom([]int{0, 1, 1, 1, 4}).Draw(t, "over"), len(raw))
+		raw = bytes.Join([][]byte{raw[:at], []byte(with), raw[to:]}, nil)
+		if len(raw) == 0 {
+			return []byte("x")
+		}
+	}
+	return raw
+}
+
+// TestARowIsReadAndJudgedAsItsSchemaSays: what the row reader takes for usual is what
+// encoding/json makes of it, and what fits breaks nothing in the published schema.
+func TestARowIsReadAndJudgedAsItsSchemaSays(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	rapid.Check(t, func(t *rapid.T) {
+		var in report.RowReader // its state must not reach from one row to the next
+		for range 8 {
+			raw, err := protocol.Encode(anyRow(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rapid.IntRange(0, 2).Draw(t, "spoil") > 0 {
+				raw = spoiled(t, raw)
+			}
+			row, usual, fits := in.Read(raw)
+			if !usual {
+				continue
+			}
+			var want protocol.StoreRow
+			if err := json.Unmarshal(raw, &want); err != nil {
+				t.Fatalf("%s\nis taken for usual, and is no row: %v", raw, err)
+			}
+			got, gotErr := protocol.Encode(row)
+			again, wantErr := protocol.Encode(want)
+			if gotErr != nil || wantErr != nil || !bytes.Equal(got, again) {
+				t.Fatalf("%s\nis read as\n%s\nwant\n%s (%v, %v)", raw, got, again, gotErr, wantErr)
+			}
+			if err := r.Validate(raw); fits && err != nil {
+				t.Fatalf("%s\nis taken for fitting: %v", raw, err)
+			}
+		}
+	})
+}
+
+// TestEveryGoodRowIsUsual: what the barrier writes needs neither encoding/json nor
+// the schema's checker, which would take many times as long.
+func TestEveryGoodRowIsUsual(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	rapid.Check(t, func(t *rapid.T) {
+		row := anyRow(t)
+		row.Columns = []json.RawMessage{json.RawMessage(`-12.50`), json.RawMessage(`{"a":[1,"}"]}`), json.RawMessage(`"店\n"`), json.RawMessage("null")}
+		row.Attempt %= 1 << 31
+		if row.Evidence.ClockSkewMs != nil {
+			*row.Evidence.ClockSkewMs %= 1e15
+		}
+		if len(row.Labels) > 1 {
+			row.Labels = map[string]string{"region": "east", "Size": "店"}
+		}
+		raw, err := protocol.Encode(row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var in report.RowReader
+		_, usual, fits := in.Read(raw)
+		if err := r.Validate(raw); !usual || fits != (err == nil && fitting(row)) {
+			t.Fatalf("%s\nusual %t, fits %t, schema %v", raw, usual, fits, err)
+		}
+	})
+}
+
+// fitting is what the sum rule says beside the schema.
+func fitting(row protocol.StoreRow) bool {
+	for _, reason := range row.Outcome.Reasons() {
+		if reason == row.Reason {
+			return true
+		}
+	}
+	return false
+}
+
+func TestThePageEscapesAsTemplatesDo(t *testing.T) {
+	t.Parallel()
+	like := template.Must(template.New("cell").Parse(`<td class="v"><bdi>{{.}}</bdi></td>`))
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.OneOf(anyString, rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })).Draw(t, "text")
+		var want, got bytes.Buffer
+		if err := like.Execute(&want, text); err != nil {
+			t.Fatal(err)
+		}
+		report.Cell(&got, `<td class="v"><bdi>`, text)
+		if got.String()+"</bdi></td>" != want.String() {
+			t.Fatalf("%q became %q, want %q", text, got.String(), want.String())
+		}
+	})
+}
+
+func TestWhatActsIsWhatUnicodeSays(t *testing.T) {
+	t.Parallel()
+	for r := rune(0); r <= unicode.MaxRune; r++ {
+		want := unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r)
+		if r == '\u200c' || r == '\u200d' || !utf8.ValidRune(r) {
+			want = false
+		}
+		if got := report.Visible(string(r)) != string(r); got != want {
+			t.Errorf("%U acts: %t, want %t", r, got, want)
+		}
+	}
+}
