@@ -50,6 +50,7 @@ type Tasks interface {
 	GetTask(ctx context.Context, taskID string) (store.Task, error)
 	GetRun(ctx context.Context, runID string) (store.Run, error)
 	OpenTasks(ctx context.Context, runID, storeID string) iter.Seq2[store.Task, error]
+	Unclaimed(ctx context.Context, young, now time.Time) iter.Seq2[[2]string, error]
 }
 
 // Sender publishes offers and withdraws them.
@@ -180,7 +181,12 @@ func (o *Offers) follow(ctx context.Context) {
 		case <-o.wake:
 		}
 		for l, more := o.next(); more && ctx.Err() == nil; l, more = o.next() {
-			err := o.cfg.Ward.Do(quarantine.AlarmStep, fmt.Sprintf("listing what is open of run %q at store %q", l.run, l.store), func() error { return o.publishList(ctx, l) })
+			err := o.cfg.Ward.Do(quarantine.AlarmStep, fmt.Sprintf("listing what is open of run %q at store %q", l.run, l.store), func() error {
+				if l.unanswered {
+					return o.sweep(ctx)
+				}
+				return o.publishList(ctx, l)
+			})
 			if err == nil || ctx.Err() != nil {
 				continue
 			}
@@ -223,14 +229,9 @@ func (o *Offers) publishList(ctx context.Context, wanted list) error {
 			l.endList()
 		}
 	}()
-	now := o.cfg.Now()
 	for t, err := range o.cfg.Tasks.OpenTasks(ctx, wanted.run, wanted.store) {
 		if err != nil {
 			return fmt.Errorf("cannot list open tasks: %w", err)
-		}
-		if wanted.unanswered && (t.State.Status != task.Pending || !t.ClaimedAt.IsZero() ||
-			isYoung(t, now) || !o.cfg.Online(t.StoreID)) {
-			continue
 		}
 		if err := o.pass(ctx, t); err != nil {
 			return err
@@ -239,10 +240,19 @@ func (o *Offers) publishList(ctx context.Context, wanted list) error {
 	return nil
 }
 
-// isYoung leaves a new offer time to be answered. One that was made after now is
-// from before the clock was set back.
-func isYoung(t store.Task, now time.Time) bool {
-	return t.CreatedAt.After(now.Add(-sweepEvery)) && !t.CreatedAt.After(now)
+// sweep publishes again what an online store did not answer. A new offer is left time
+// to be answered; one that was made after now is from before the clock was set back.
+func (o *Offers) sweep(ctx context.Context) error {
+	now := o.cfg.Now()
+	for ids, err := range o.cfg.Tasks.Unclaimed(ctx, now.Add(-sweepEvery), now) {
+		if err != nil {
+			return fmt.Errorf("cannot list what is unanswered: %w", err)
+		}
+		if storeID, taskID := ids[0], ids[1]; o.cfg.Online(storeID) {
+			o.lane(storeID).mark(storeID, taskID, false)
+		}
+	}
+	return nil
 }
 
 // pass hands a streamed task to its lane and waits for room. A lane that cannot

@@ -117,6 +117,7 @@ func TestAListThatPanicsIsBegunAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer d.Offers.Stop()
+		synctest.Wait() // the list of the start has seen no run
 		d.Create("r", 3, steptest.Policy())
 		time.Sleep(10 * time.Second)
 		for i := range 3 {

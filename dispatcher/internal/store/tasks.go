@@ -97,6 +97,17 @@ func (s *Store) ListOpen(ctx context.Context, storeID string) ([]OpenTask, error
 	return open, nil
 }
 
+// Unclaimed yields the store and the id of each task that nobody has claimed and that
+// was not made within the time from young to now. It reads while the loop runs, as
+// OpenTasks does.
+func (s *Store) Unclaimed(ctx context.Context, young, now time.Time) iter.Seq2[[2]string, error] {
+	return sqlite.Stream(ctx, s.db.Streams(), func(row sqlite.Row) (ids [2]string, err error) {
+		err = row.Scan(&ids[0], &ids[1])
+		return ids, err
+	}, `SELECT store_id, task_id FROM tasks WHERE settled_at = 0 AND status = 'PENDING' AND claimed_at = 0
+		AND NOT (created_at > ? AND created_at <= ?)`, sqlite.Millis(young), sqlite.Millis(now))
+}
+
 // ListAttempts returns the task's execution records without results, oldest
 // first.
 func (s *Store) ListAttempts(ctx context.Context, taskID string) ([]Attempt, error) {
