@@ -118,6 +118,35 @@ func TestAnOlderGrantDoesNotTakeTheNewerOnesPlace(t *testing.T) {
 	})
 }
 
+// TestTheEndOfAnAttemptDoesNotLowerTheFence that a cancel of the next one raised
+// meanwhile: a grant of that which is late starts nothing, also after a restart.
+func TestTheEndOfAnAttemptDoesNotLowerTheFence(t *testing.T) { // I9
+	t.Parallel()
+	for _, receipted := range []bool{false, true} {
+		for _, restarted := range []bool{false, true} {
+			inBubble(t, slow, func(t *testing.T, b *bench) {
+				b.connect()
+				b.offer("t1")
+				b.grant("t1", 1)
+				b.order(protocol.Order{Order: protocol.OrderCancel, TaskID: "t1", Attempt: 2, Reason: "by_user"})
+				r := b.result()
+				if receipted {
+					b.receipt(r, true, "")
+				}
+				if restarted {
+					b.kill()
+					b.start()
+					b.connect(pending("t1"))
+				}
+				b.grant("t1", 2)
+				b.offer("t1", func(o *protocol.Offer) { o.Attempt, o.Status = 1, task.Failed })
+				sleep(30 * time.Second)
+				b.wantMarks("t1/1")
+			})
+		}
+	}
+}
+
 // TestWhatIsOverIsNotAskedForAgain, though its offer still lies there.
 func TestWhatIsOverIsNotAskedForAgain(t *testing.T) {
 	t.Parallel()

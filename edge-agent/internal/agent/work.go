@@ -52,9 +52,12 @@ func (a *Agent) fence(taskID string) int {
 	return highest
 }
 
-// entry is a line for the journal. It keeps which offer the attempt executed, and
-// how far headquarters is proven.
+// entry is a line for the journal, of the attempt or of the higher one that was
+// journalled before it: no line lowers the fence. It keeps which offer the attempt
+// executed, and how far headquarters is proven.
 func (a *Agent) entry(taskID string, phase journal.Phase, attempt int) journal.Entry {
+	old, _ := a.known(taskID)
+	attempt = max(attempt, old.Attempt)
 	e := journal.Entry{TaskID: taskID, Phase: phase, Attempt: attempt, Seq: a.window.Highest()}
 	if !a.proven.IsZero() {
 		e.ProvenAt = a.proven.UnixMilli()
@@ -62,7 +65,7 @@ func (a *Agent) entry(taskID string, phase journal.Phase, attempt int) journal.E
 	if phase == journal.PhaseClaimed {
 		e.Instance = a.instance
 	}
-	if old, _ := a.known(taskID); old.Attempt == attempt {
+	if old.Attempt == attempt {
 		e.OfferSHA256 = old.OfferSHA256
 	}
 	return e
