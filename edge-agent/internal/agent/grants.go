@@ -48,7 +48,10 @@ func (a *Agent) granted(o protocol.Order, now time.Time) {
 	}
 	w.grant = &grant{attempt: o.Attempt, lease: lease, until: now.Add(lease),
 		limit: time.Duration(o.RunTimeoutMs) * time.Millisecond, offer: o.OfferSHA256}
-	if w.run == nil && a.succeeded(w) {
+	switch {
+	case w.run != nil: // which answers it, and headquarters waits for a sign of life
+		w.run.nextProgress = now
+	case a.succeeded(w):
 		a.answerStored(w, now)
 	}
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"muster/edge-agent/internal/journal"
 	"muster/internal/protocol"
 	"muster/internal/task"
 )
@@ -36,6 +38,26 @@ func TestExecutionThatWasCutOffIsInterruptedAndNotRepeated(t *testing.T) {
 		b.offer("t1", func(o *protocol.Offer) { o.Attempt, o.Status = 1, task.Failed })
 		b.grant("t1", 2) // headquarters' policy allowed a new attempt
 		b.wantMarks("t1/1", "t1/2")
+	})
+}
+
+// TestWhatAnEarlierAgentBeganIsInterrupted: it journalled one phase more.
+func TestWhatAnEarlierAgentBeganIsInterrupted(t *testing.T) { // I3
+	inBubble(t, count, func(t *testing.T, b *bench) {
+		b.kill()
+		book, err := journal.Open(b.folder, time.Now, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(book.Put(journal.Entry{TaskID: "t1", Phase: journal.PhaseStarted, Attempt: 1}), book.Close()); err != nil {
+			t.Fatal(err)
+		}
+		b.start()
+		b.connect(mine("t1", 1))
+		b.wantFailure(b.result(), protocol.CodeInterrupted)
+		b.offer("t1")
+		b.grant("t1", 1)
+		b.wantMarks()
 	})
 }
 

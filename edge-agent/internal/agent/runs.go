@@ -3,11 +3,13 @@ package agent
 import (
 	"context"
 	"errors"
+	"runtime/debug"
 	"time"
 
 	"muster/edge-agent/internal/agent/ending"
 	"muster/edge-agent/internal/executor"
 	"muster/edge-agent/internal/journal"
+	"muster/edge-agent/internal/outbox"
 	"muster/internal/protocol"
 )
 
@@ -41,28 +43,32 @@ func (a *Agent) execute(w *work, g *grant, now time.Time) {
 	if order.ScheduledFor.IsZero() {
 		order.ScheduledFor = time.UnixMilli(a.clock.nowMs(now))
 	}
-	// Only a hint for finding leftovers after a crash: nobody waits for it.
-	began := a.wall()
-	order.Started = func(pid int) { go a.post(func(time.Time) { a.noteStarted(order, pid, began) }) }
 	job := a.cfg.Jobs[protocol.JobVersion{Type: order.Type, Version: order.Version}]
 	a.log.Info("attempt starts", "task_id", w.id, "attempt", g.attempt, "type", order.Type, "limit", limit)
 	go func() {
 		limited, stop := context.WithTimeoutCause(ctx, limit, ending.ErrTimeLimit)
-		output, err := job.Run(limited, order)
-		cause := context.Cause(limited)
+		answer, cause := a.perform(limited, job, order)
 		stop()
 		cancel(nil)
-		a.post(func(now time.Time) { a.ended(order, output, err, cause, now) })
+		a.post(func(now time.Time) { a.ended(order, answer, cause, now) })
 	}()
 }
 
-func (a *Agent) noteStarted(order executor.Order, pid int, began time.Time) {
-	if w := a.tasks[order.TaskID]; w == nil || w.run == nil || w.run.attempt != order.Attempt {
-		return
+// perform executes the order and judges its end; both may panic, at what a store's
+// files hold. It returns the answer, and why the execution failed if it was ended
+// from outside.
+func (a *Agent) perform(ctx context.Context, job executor.Executor, order executor.Order) (answer outbox.Answer, cause error) {
+	defer func() {
+		if recover() != nil { // with what is not said: it may be a secret, or panic again
+			a.log.Error("execution panicked", "task_id", order.TaskID, "attempt", order.Attempt, "stack", string(debug.Stack()))
+			answer, cause = ending.Panicked(order), context.Cause(ctx)
+		}
+	}()
+	output, err := job.Run(ctx, order)
+	if err != nil {
+		cause = context.Cause(ctx)
 	}
-	e := a.entry(order.TaskID, journal.PhaseStarted, order.Attempt)
-	e.StartedAt, e.PID = began.UnixMilli(), pid
-	_ = a.write(e, a.journal.Note) // refuses says why not
+	return ending.Judge(order, output, err, cause), cause
 }
 
 // renew says that an attempt lives, at its start and every third of its lease.
@@ -70,32 +76,33 @@ func (a *Agent) renew(w *work, now time.Time) {
 	if w.run == nil || a.later(w.run.nextProgress, now) {
 		return
 	}
-	attempt := w.run.attempt
+	attempt, lease := w.run.attempt, w.run.lease
 	if w.grant != nil { // a newer grant will be answered by this very execution
-		attempt = w.grant.attempt
+		attempt, lease = w.grant.attempt, w.grant.lease
 	}
-	if a.up {
-		a.send(protocol.KindProgress, protocol.Progress{Meta: a.cfg.Stamp.Meta(), TaskID: w.id, Attempt: attempt})
+	said := a.up && a.send(protocol.KindProgress, protocol.Progress{Meta: a.cfg.Stamp.Meta(), TaskID: w.id, Attempt: attempt})
+	if said && w.grant != nil {
+		w.grant.until = now.Add(lease)
 	}
-	w.run.nextProgress = now.Add(max(w.run.lease/3, time.Second))
+	w.run.nextProgress = now.Add(max(lease/3, time.Second))
 	a.later(w.run.nextProgress, now)
 }
 
-// ended takes the end of an execution in.
-func (a *Agent) ended(order executor.Order, output executor.Output, err error, cause error, now time.Time) {
+// ended takes the end of an execution in: its answer, and the cause when it was
+// ended from outside.
+func (a *Agent) ended(order executor.Order, answer outbox.Answer, cause error, now time.Time) {
 	a.running--
 	w := a.get(order.TaskID)
 	run := w.run
 	w.run = nil
-	if err != nil && errors.Is(cause, ending.ErrStopping) {
+	if errors.Is(cause, ending.ErrStopping) {
 		return // the journal says that it began; the next start answers
 	}
-	if err != nil && errors.Is(cause, ending.ErrDropped) {
+	if errors.Is(cause, ending.ErrDropped) {
 		a.note(w.id, journal.PhaseDropped, order.Attempt)
 		a.dropIdle(w)
 		return
 	}
-	answer := ending.Judge(order, output, err, cause)
 	// By one clock, which may have been set meanwhile.
 	answer.Frame.FinishedAt = a.wall().UnixMilli()
 	answer.Frame.DurationMs = now.Sub(run.began).Milliseconds()

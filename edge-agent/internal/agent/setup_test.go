@@ -374,14 +374,21 @@ func count(context.Context, json.RawMessage, time.Time) (json.RawMessage, error)
 }
 
 // slow works for ten seconds, or until it is told to stop.
-func slow(ctx context.Context, _ json.RawMessage, _ time.Time) (json.RawMessage, error) {
-	timer := time.NewTimer(10 * time.Second)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return json.RawMessage(`{}`), nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+func slow(ctx context.Context, input json.RawMessage, at time.Time) (json.RawMessage, error) {
+	return lasting(10*time.Second)(ctx, input, at)
+}
+
+// lasting is work that takes so long, or until it is told to stop.
+func lasting(d time.Duration) executor.Func {
+	return func(ctx context.Context, _ json.RawMessage, _ time.Time) (json.RawMessage, error) {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return json.RawMessage(`{}`), nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
 }
 

@@ -1,9 +1,11 @@
 package agent_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,6 +56,84 @@ func TestNewerGrantIsAnsweredByTheRunningExecution(t *testing.T) {
 		}
 		b.wantMarks("t1/1")
 	})
+}
+
+// TestTheRunningExecutionKeepsANewerGrantAlive, by a sign at once, since a granted
+// attempt must show that it began, and by one in each third of its lease.
+func TestTheRunningExecutionKeepsANewerGrantAlive(t *testing.T) {
+	inBubble(t, lasting(5*lease), func(t *testing.T, b *bench) {
+		b.connect()
+		b.offer("t1")
+		grant := func(attempt int, lease time.Duration) {
+			b.order(protocol.Order{Order: protocol.OrderGrant, TaskID: "t1", Attempt: attempt,
+				LeaseMs: lease.Milliseconds(), RunTimeoutMs: time.Hour.Milliseconds()})
+		}
+		wantSign := func(want int) {
+			t.Helper()
+			said := drain[protocol.Progress](t, b.wire, protocol.KindProgress)
+			if len(said) != 1 || said[0].Attempt != want {
+				t.Fatalf("signs of life %+v, want one of attempt %d", said, want)
+			}
+		}
+		grant(1, 3*lease)
+		wantSign(1)
+		sleep(lease)
+		wantSign(1)
+		grant(2, lease)
+		wantSign(2)
+		for range 5 {
+			sleep(lease / 3)
+			wantSign(2)
+		}
+		sleep(3 * lease)
+		all := drain[protocol.Result](t, b.wire, protocol.KindResult)
+		if len(all) == 0 || all[len(all)-1].Attempt != 2 || all[len(all)-1].Outcome != protocol.AnswerSucceeded {
+			t.Errorf("results %+v, want the last of attempt 2", all)
+		}
+		b.wantMarks("t1/1")
+	})
+}
+
+// unspeakable is an error that cannot say what it is.
+type unspeakable struct{ text *string }
+
+func (e unspeakable) Error() string { return *e.text }
+
+// TestAPanicIsAFailureAndTheAgentGoesOn, wherever in an execution it comes.
+func TestAPanicIsAFailureAndTheAgentGoesOn(t *testing.T) {
+	for name, work := range map[string]executorFunc{
+		"in an executor that is no function": func(context.Context, executor.Order) (executor.Output, error) { panic("password=hunter2") },
+		"in the judging of what it gave": func(context.Context, executor.Order) (executor.Output, error) {
+			return executor.Output{}, unspeakable{}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, count, func(t *testing.T, b *bench) {
+				b.kill()
+				b.jobs[protocol.JobVersion{Type: "break", Version: 1}] = work
+				var log bytes.Buffer
+				b.log = slog.New(slog.NewTextHandler(&log, nil))
+				b.start()
+				b.connect()
+				b.offer("t1", func(o *protocol.Offer) { o.Type = "break" })
+				b.grant("t1", 1)
+				r := b.result()
+				b.wantFailure(r, protocol.CodeExecution)
+				if !r.Executed || r.Attempt != 1 || !strings.Contains(string(r.Error), "panicked") {
+					t.Errorf("answered %+v", r)
+				}
+				b.receipt(r, true, "")
+				b.offer("t2")
+				b.grant("t2", 1)
+				if r := b.result(); r.TaskID != "t2" || r.Outcome != protocol.AnswerSucceeded {
+					t.Errorf("then answered %+v", r)
+				}
+				if said := log.String(); !strings.Contains(said, "work_test.go") || strings.Contains(said+string(r.Error), "hunter2") {
+					t.Errorf("the log says: %s", said)
+				}
+			})
+		})
+	}
 }
 
 func TestWhatTheTerminalCannotDoIsRefusedAloud(t *testing.T) {

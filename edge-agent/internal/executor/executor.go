@@ -26,8 +26,6 @@ type Order struct {
 	Version      int
 	Input        json.RawMessage
 	ScheduledFor time.Time
-	// Started, when set, is told the process id of an external program.
-	Started func(pid int)
 }
 
 // Output is what an execution gave. ExitCode and Tail also stand when it

@@ -70,9 +70,6 @@ func (p Program) Run(ctx context.Context, order Order) (Output, error) {
 	if err != nil {
 		return Output{}, fmt.Errorf("cannot start %s: %w", p.Argv[0], err)
 	}
-	if order.Started != nil {
-		order.Started(cmd.Process.Pid)
-	}
 	err = waitTree(ctx, cmd, tree, order)
 	out := Output{Tail: stderr.String()}
 	if cmd.ProcessState != nil && cmd.ProcessState.Exited() {

@@ -34,7 +34,7 @@ const (
 	PhaseClaimed Phase = "claimed"
 	// PhaseGranted: Attempt is about to start; on disk before it does.
 	PhaseGranted Phase = "granted"
-	// PhaseStarted: Attempt runs in process PID (0: inside the agent).
+	// PhaseStarted: as PhaseGranted, in the journals of earlier agents.
 	PhaseStarted Phase = "started"
 	// PhaseFinished: the answer of Attempt lies in the outbox.
 	PhaseFinished Phase = "finished"
@@ -56,7 +56,6 @@ type Entry struct {
 	// is not above it never starts. 0: none.
 	Attempt   int   `json:"attempt"`
 	StartedAt int64 `json:"startedAt,omitempty"` // terminal clock, epoch ms
-	PID       int   `json:"pid,omitempty"`
 	// At is when the line was written, terminal clock, epoch ms; always above that
 	// of the line before, so that it tells the order although the clock is set.
 	At int64 `json:"at"`

@@ -47,7 +47,7 @@ func open(t testing.TB, folder string, now func() time.Time) *journal.Journal {
 
 func put(t testing.TB, j *journal.Journal, id string, phase journal.Phase, attempt int) {
 	t.Helper()
-	if err := j.Put(journal.Entry{TaskID: id, Phase: phase, Attempt: attempt, StartedAt: 5, PID: 7}); err != nil {
+	if err := j.Put(journal.Entry{TaskID: id, Phase: phase, Attempt: attempt, StartedAt: 5}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -70,7 +70,7 @@ func TestLastEntryOfATaskCounts(t *testing.T) {
 			t.Fatal(err)
 		}
 		j = open(t, folder, time.Now)
-		want := journal.Entry{TaskID: "a", Phase: journal.PhaseGranted, Attempt: 1, StartedAt: 5, PID: 7, At: now.UnixMilli() + 1} // the second line
+		want := journal.Entry{TaskID: "a", Phase: journal.PhaseGranted, Attempt: 1, StartedAt: 5, At: now.UnixMilli() + 1} // the second line
 		if got, ok := j.Get("a"); !ok || got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
@@ -257,7 +257,7 @@ func TestCompactionKeepsTheFileSmall(t *testing.T) {
 	folder := t.TempDir()
 	j := open(t, folder, time.Now)
 	for i := range 30_000 {
-		if err := j.Note(journal.Entry{TaskID: "a", Phase: journal.PhaseStarted, Attempt: i}); err != nil {
+		if err := j.Note(journal.Entry{TaskID: "a", Phase: journal.PhaseGranted, Attempt: i}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -333,17 +333,18 @@ func TestTheFloorOutlivesEverythingThatIsForgotten(t *testing.T) {
 	}
 }
 
-func TestAJournalFromBeforeSignaturesLoads(t *testing.T) {
+// TestAJournalOfAnEarlierAgentLoads: from before signatures, with a process that ran.
+func TestAJournalOfAnEarlierAgentLoads(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	doc := `{"taskId":"a","phase":"granted","attempt":1,"startedAt":5,"at":1700000000000}`
+	doc := `{"taskId":"a","phase":"started","attempt":1,"startedAt":5,"pid":7,"at":1700000000000}`
 	line := fmt.Sprintf("muster-journal 1\n%08x %s\n", crc32.Checksum([]byte(doc), crc32.MakeTable(crc32.Castagnoli)), doc)
 	if err := os.WriteFile(path(folder), []byte(line), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	j := open(t, folder, time.Now)
 	e, ok := j.Get("a")
-	if seq, _ := j.Floor(); !ok || e.Attempt != 1 || e.OfferSHA256 != "" || seq != 0 || j.Gap() {
+	if seq, _ := j.Floor(); !ok || e.Attempt != 1 || e.Phase != journal.PhaseStarted || e.OfferSHA256 != "" || seq != 0 || j.Gap() {
 		t.Errorf("got %+v, floor %d, gap %t", e, seq, j.Gap())
 	}
 }

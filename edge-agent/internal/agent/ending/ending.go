@@ -31,6 +31,15 @@ func Lost() protocol.Failure {
 	return protocol.Failure{Code: protocol.CodeInterrupted, Message: "the attempt ended, but its stored answer was damaged"}
 }
 
+// Panicked is the answer when executing the order, or judging its end, panicked.
+func Panicked(order executor.Order) outbox.Answer {
+	answer := outbox.Answer{TaskID: order.TaskID, Attempt: order.Attempt,
+		Frame: protocol.Result{TaskID: order.TaskID, Attempt: order.Attempt, Outcome: protocol.AnswerFailed}}
+	Fail(&answer, protocol.Failure{Code: protocol.CodeExecution,
+		Message: "the execution panicked, or the judging of its result; the terminal's log says where"})
+	return answer
+}
+
 // Judge turns the end of an execution into an answer: what it gave, or err and the
 // cause for which it was ended from outside. A result that came in spite of a
 // cancel or the time limit is a result.
