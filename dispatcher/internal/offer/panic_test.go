@@ -67,6 +67,7 @@ func TestAnOfferThatPanicsStopsNoOtherAndComesWhenItCan(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer d.Offers.Stop()
+		synctest.Wait() // the list of the start has seen no run
 		d.Create("r", 200, steptest.Policy())
 		synctest.Wait()
 		if got := len(d.Broker.Sent()); got != 199 {
