@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // csvRules stands in every manifest beside the CSV file.
@@ -52,7 +53,7 @@ func textCell(s string) string {
 // nameCell is textCell for ids and names. They are no amounts, so that 1.10 must
 // not become 1.1, which may be another store.
 func nameCell(s string) string {
-	if endsInZero.MatchString(s) {
+	if strings.HasSuffix(s, "0") && endsInZero.MatchString(s) {
 		return "'" + s
 	}
 	return textCell(s)
@@ -68,7 +69,9 @@ func guard(line string) string {
 // risky reports whether a spreadsheet would run the line or show another value
 // than it says. It looks past what spreadsheets strip: white space, control and
 // format characters.
-func risky(line string) bool {
+func risky(line string) bool { return !harmless(line) && matches(line) }
+
+func matches(line string) bool {
 	bare := strings.TrimFunc(line, ignorable)
 	if bare == "" {
 		return strings.HasPrefix(line, "\t")
@@ -89,3 +92,53 @@ func risky(line string) bool {
 func ignorable(r rune) bool {
 	return unicode.IsSpace(r) || unicode.IsControl(r) || unicode.Is(unicode.Cf, r)
 }
+
+// harmless is a quick look that spares most text the patterns: it begins with a
+// letter, and with none of a month or of true and false, or it is ASCII, begins with
+// a digit and has a letter that stands in no number or time, such as a hash.
+func harmless(line string) bool {
+	const inNumbers = "eEaApPmM"
+	if line == "" {
+		return true
+	}
+	if !isDigit(line[0]) {
+		first, _ := utf8.DecodeRuneInString(line)
+		return isLetter(line[0]) && !wordBegins(line) || isIdeograph(first)
+	}
+	digits := len(line) - len(strings.TrimLeft(line, "0123456789"))
+	if wordBegins(strings.TrimLeft(line[digits:], " ./-")) {
+		return false
+	}
+	other := false
+	for i := range len(line) {
+		if line[i] >= utf8.RuneSelf {
+			return false
+		}
+		other = other || line[i] == '_' || isLetter(line[i]) && strings.IndexByte(inNumbers, line[i]) < 0
+	}
+	return other
+}
+
+// wordBegins reports whether a month, true or false may stand here.
+func wordBegins(s string) bool {
+	const length = 3
+	if len(s) < length {
+		return false
+	}
+	var low [length]byte
+	for i := range low {
+		if low[i] = s[i] | 0x20; s[i] >= utf8.RuneSelf { // ſ is an s to the patterns
+			return true
+		}
+	}
+	switch string(low[:]) {
+	case "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec", "tru", "fal":
+		return true
+	}
+	return false
+}
+
+func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
+
+// isIdeograph is true for the characters of East Asia, but for wide forms of others.
+func isIdeograph(r rune) bool { return r > '\u3000' && r <= '\ud7ff' }

@@ -13,6 +13,8 @@ var (
 	TextCell = textCell
 	Visible  = visible
 	Shown    = shown
+	Harmless = harmless
+	Matches  = matches
 )
 
 // RowReader reads rows and says whether they were usual, and fit.

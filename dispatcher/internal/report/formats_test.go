@@ -147,6 +147,29 @@ func TestAnyTextIsInertAndComesBack(t *testing.T) {
 	})
 }
 
+// TestTheQuickLookLetsNothingPassThatThePatternsCatch, however months, numbers and
+// what spreadsheets strip are mixed.
+func TestTheQuickLookLetsNothingPassThatThePatternsCatch(t *testing.T) {
+	t.Parallel()
+	pieces := rapid.SampledFrom([]string{"jan", "SEP", "\u017fep", "Dec", "ember", "true", "FALSE", "fal\u017fe", "1", "06", "2026", "e", "E", "am", "P", "_", "-", "/", ".", " ", ",", "年", "店", "\u3000", "\u200b", "\u00a0", "\t", "=", "+", "＝", "ab", "x", "%", ":"})
+	text := rapid.OneOf(rapid.Map(rapid.SliceOfN(pieces, 0, 5), func(p []string) string { return strings.Join(p, "") }), rapid.String())
+	rapid.Check(t, func(t *rapid.T) {
+		if line := text.Draw(t, "line"); report.Harmless(line) && report.Matches(line) {
+			t.Fatalf("%q passes", line)
+		}
+	})
+	for r := rune(0); r <= unicode.MaxRune; r++ {
+		if line := string(r) + "=1"; report.Harmless(line) && report.Matches(line) {
+			t.Errorf("%q passes", line)
+		}
+	}
+	for _, usual := range []string{"S000001", "pos-1", "succeeded", "attempts_exhausted", "上海虹桥店", "region=east", "01J7ZK3N8Q4V5W6X7Y8Z9A0BCD", strings.Repeat("0a1b", 16)} {
+		if !report.Harmless(usual) {
+			t.Errorf("%q goes to the patterns", usual)
+		}
+	}
+}
+
 func TestPageLoadsNothingAndRunsNothing(t *testing.T) {
 	t.Parallel()
 	r := setup(t)

@@ -34,7 +34,7 @@ func visible(s string) string {
 }
 
 func acts(r rune) bool {
-	if r == zeroWidthJoiner || r == zeroWidthNonJoiner {
+	if r >= ' ' && r <= '~' || isIdeograph(r) || r == zeroWidthJoiner || r == zeroWidthNonJoiner {
 		return false
 	}
 	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r)
