@@ -80,6 +80,8 @@ type Agent struct {
 	seen       struct{ wall, at time.Time } // the clock on the wall, when it was looked at
 	window     *trust.Window                // the numbers of headquarters' orders
 	proven     time.Time                    // the newest time that headquarters signed
+	unkept     []byte                       // a list of headquarters' keys that could not be written down
+	unkeptAt   time.Time                    // when it is tried again
 	disk       medium
 	full       bool // so many answers wait that no work is claimed
 	stopping   bool
@@ -189,6 +191,7 @@ func (a *Agent) work(now time.Time) time.Time {
 	}
 	a.watchWall(now)
 	a.tryDisk(now)
+	a.tryKeys(now)
 	if a.up && !a.helloAt.IsZero() && !a.later(a.helloAt, now) {
 		a.sayHello(now)
 	}

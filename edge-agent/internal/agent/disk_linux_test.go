@@ -7,48 +7,32 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"muster/edge-agent/internal/agent/refused"
+	"muster/edge-agent/internal/hqtest"
+	"muster/edge-agent/internal/identity"
 	"muster/internal/protocol"
+	"muster/internal/trust"
+	"muster/tests/disk"
 )
 
 // onSmallDisk runs a test on virtual time with a work folder on a real disk of
 // its own, which full fills to the last byte and room empties again.
 func onSmallDisk(t *testing.T, work func(context.Context, json.RawMessage, time.Time) (json.RawMessage, error), test func(b *bench, full, room func())) {
 	t.Helper()
-	folder := t.TempDir()
-	if err := syscall.Mount("none", folder, "tmpfs", 0, "size=2m"); err != nil {
-		t.Skipf("no small disk can be mounted here: %v", err)
-	}
-	defer func() {
-		if err := syscall.Unmount(folder, 0); err != nil {
-			t.Error(err)
-		}
-	}()
+	folder := filepath.Join(t.TempDir(), "disk")
+	disk.Small(t, folder, 2)
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, work)
 		b.marksFolder, b.folder = b.folder, folder
 		b.start()
 		defer func() { b.kill() }()
-		filler := filepath.Join(folder, "filler")
-		test(b, func() {
-			f, err := os.Create(filler)
-			for block := make([]byte, 4096); err == nil; {
-				_, err = f.Write(block)
-			}
-			if err := f.Close(); err != nil {
-				t.Fatal(err)
-			}
-		}, func() {
-			if err := os.Remove(filler); err != nil {
-				t.Fatal(err)
-			}
-		})
+		test(b, func() { disk.Fill(t, folder) }, func() { disk.Free(t, folder) })
 	})
 }
 
@@ -267,5 +251,49 @@ func TestRemovedWorkFolderIsMadeAgain(t *testing.T) {
 		}
 		b.grant("t1", 1)
 		b.wantMarks("t1/1")
+	})
+}
+
+// TestAListOfKeysThatTheDiskRefusedIsTakenWhenThereIsRoom: headquarters says it once
+// a connection, and that may live for weeks.
+func TestAListOfKeysThatTheDiskRefusedIsTakenWhenThereIsRoom(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "identity")
+	disk.Small(t, folder, 1)
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, count)
+		hq := hqtest.New(t)
+		if _, err := identity.Create(folder, hq.Parts(storeID, terminalID), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		b.identity, b.signer = folder, hq.Key
+		b.start()
+		defer func() { b.kill() }()
+		b.connect()
+		disk.Fill(t, folder)
+		next, listed := hq.NewKey(time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+		for _, list := range []trust.Sealed{hq.Seal(2, listed), hqtest.New(t).Seal(3, listed), hq.Seal(1, hq.Listed)} {
+			b.agent.Message(topics(t).Trust(), encode(t, list), trust.Signature{})
+		}
+		sleep(time.Minute)
+		b.wantRefused(refused.Unkept, 1)
+		b.wantRefused(refused.Keys, 1)
+		b.as(next, func() { b.offer("t1") })
+		b.wantRefused(refused.UnknownKey, 1)
+		drain[protocol.Hello](t, b.wire, protocol.KindHello)
+		disk.Free(t, folder)
+		sleep(lookAgainMost + 2*time.Second)
+		b.as(next, func() {
+			b.sync(pending("t1")) // it asked for what was refused
+			b.offer("t1")
+			b.wantClaims("t1")
+			b.grant("t1", 1)
+			b.result()
+			b.kill()
+			b.start()
+			b.connect()
+			b.offer("t2")
+			b.grant("t2", 1)
+		})
+		b.wantMarks("t1/1", "t2/1")
 	})
 }

@@ -52,7 +52,7 @@ func (a *Agent) Message(topic string, payload []byte, signature trust.Signature)
 	address, ok := a.cfg.Topics.Parse(topic)
 	switch {
 	case ok && address.Area == protocol.AreaTrust && a.cfg.Identity != nil:
-		a.takeKeys(payload)
+		a.post(func(now time.Time) { a.takeKeys(payload, now) })
 	case !ok || address.Area != protocol.AreaStores || address.Store != a.cfg.StoreID:
 		a.refused.Add(time.Now(), refused.Foreign, "topic", topic)
 	case address.Kind == protocol.KindOffer && len(payload) == 0:

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"muster/edge-agent/internal/agent/refused"
+	"muster/edge-agent/internal/identity"
 	"muster/internal/protocol"
 	"muster/internal/trust"
 )
@@ -84,14 +85,40 @@ func (a *Agent) isNew(o protocol.Order, now time.Time) bool {
 }
 
 // takeKeys takes headquarters' list of its keys in.
-func (a *Agent) takeKeys(payload []byte) {
+func (a *Agent) takeKeys(payload []byte, now time.Time) {
+	switch err := a.learn(payload, now); {
+	case errors.Is(err, identity.ErrUnkept):
+		a.refused.Add(now, refused.Unkept, "error", err)
+	case err != nil:
+		a.refused.Add(now, refused.Keys, "error", err)
+	}
+}
+
+// learn has the identity take a list of keys. One that is good and cannot be
+// written down is tried again: headquarters says it once a connection.
+func (a *Agent) learn(payload []byte, now time.Time) error {
 	taken, err := a.cfg.Identity.Take(payload)
-	if err != nil {
-		a.refused.Add(time.Now(), refused.Keys, "error", err)
-		return
+	if errors.Is(err, identity.ErrUnkept) {
+		a.unkept, a.unkeptAt = payload, now.Add(lookAgain)
+		a.later(a.unkeptAt, now)
 	}
 	if taken {
+		a.unkept = nil
 		document := a.cfg.Identity.Document()
 		a.log.Info("headquarters' keys have changed", "version", document.Version, "keys", len(document.Keys))
+	}
+	return err
+}
+
+// tryKeys tries a list of keys again that could not be written down. What the new
+// keys signed meanwhile was refused: a hello brings it again.
+func (a *Agent) tryKeys(now time.Time) {
+	if a.unkept == nil || a.later(a.unkeptAt, now) {
+		return
+	}
+	payload := a.unkept
+	a.unkept = nil
+	if a.learn(payload, now) == nil && a.up {
+		a.helloSoon(now)
 	}
 }

@@ -22,7 +22,8 @@ import (
 	"muster/internal/trust"
 )
 
-// The reasons for which a folder is no identity to work with.
+// The reasons for which a folder is no identity to work with, or a list of keys is
+// not taken.
 var (
 	// ErrNone: the folder holds no finished identity.
 	ErrNone = errors.New("no identity")
@@ -30,6 +31,8 @@ var (
 	ErrEnded = errors.New("the terminal's certificate has ended")
 	// ErrOldDocument: a list of keys is older than the one that is held.
 	ErrOldDocument = errors.New("the list of keys is older than the one that is held")
+	// ErrUnkept: a list of keys is good and new, and cannot be written down now.
+	ErrUnkept = errors.New("the list of keys cannot be kept")
 )
 
 // The files of an identity. What begins with "next" is on its way to the name
@@ -204,8 +207,8 @@ func (i *Identity) Document() trust.Document {
 
 // Take takes a list of keys in, a trust.Sealed as JSON: of a higher version than
 // the one that is held, sealed by the authority, and on the disk before it
-// counts. It reports whether it did; the very version again is no error, an older
-// one ErrOldDocument.
+// counts, or it fails with ErrUnkept. It reports whether it did; the very version
+// again is no error, an older one ErrOldDocument.
 func (i *Identity) Take(payload []byte) (taken bool, err error) {
 	var sealed trust.Sealed
 	if err := protocol.Decode(payload, protocol.MaxPayloadBytes, &sealed); err != nil {
@@ -224,7 +227,7 @@ func (i *Identity) Take(payload []byte) (taken bool, err error) {
 		return false, fmt.Errorf("version %d, held %d: %w", document.Version, i.document.Version, ErrOldDocument)
 	}
 	if err := writeJSON(i.path(trustFile), sealed); err != nil {
-		return false, err
+		return false, fmt.Errorf("%w: %w", ErrUnkept, err)
 	}
 	i.document = document
 	return true, nil

@@ -28,6 +28,7 @@ const (
 	Conflict     Reason = "conflict"      // an offer in the place of the one that was granted
 	Twin         Reason = "twin"          // a grant to another process with this terminal's identity
 	Keys         Reason = "keys"          // a list of keys that is old or not sealed
+	Unkept       Reason = "keys_unkept"   // a good list of keys, until the disk takes it
 )
 
 // Counter counts refused messages. Safe for concurrent use.
