@@ -1,42 +1,28 @@
-// Command load measures one run over many terminals: how long an offer takes
-// from the trigger to each online terminal, how long until everything is
-// reported, and what headquarters needs for it. Headquarters runs as its own
-// process, the terminals in this one, each over a connection of its own.
+// Command load measures headquarters with a crowd of simulated terminals, which
+// has a process of its own, and sets what it finds beside the programs that
+// people would take instead.
 //
-//	go run ./tests/load -dispatcher bin/dispatcher -terminals 1000
+//	go build -o bin/load ./tests/load
+//	bin/load case -n 5000 -w 500          one dispatch, as a line of JSON
+//
+// Every command has -h.
 package main
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"os/signal"
-	"slices"
-	"time"
+	"strings"
 )
 
-type options struct {
-	dispatcher string
-	terminals  int
-	runs       int
-	work       time.Duration
-	bytes      int
-	claimAfter time.Duration
-}
-
 func main() {
-	var o options
-	flag.StringVar(&o.dispatcher, "dispatcher", "bin/dispatcher", "the program to measure")
-	flag.IntVar(&o.terminals, "terminals", 1000, "stores, with one terminal each")
-	flag.IntVar(&o.runs, "runs", 3, "how often; medians are printed")
-	flag.DurationVar(&o.work, "work", 0, "how long one execution takes")
-	flag.IntVar(&o.bytes, "bytes", 1024, "size of one result")
-	flag.DurationVar(&o.claimAfter, "claim-after", 0, "how long a terminal thinks about an offer: with less than the fan-out takes, the terminals' own work, which shares this machine, is in the offer's latency")
-	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := measure(ctx, o)
+	err := run(ctx, os.Args[1:], os.Stdout)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "load:", err)
@@ -44,48 +30,34 @@ func main() {
 	}
 }
 
-func measure(ctx context.Context, o options) (err error) {
-	s, err := newSite(ctx, o)
-	if err != nil {
-		return err
+func run(ctx context.Context, args []string, out io.Writer) error {
+	if len(args) == 0 {
+		return fmt.Errorf("name a command: case, work")
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	if err := s.start(ctx); err != nil {
-		return err
-	}
-	if err := s.connect(ctx); err != nil {
-		return err
-	}
-	var figures []figure
-	for range o.runs {
-		f, err := s.run(ctx)
+	f := flag.NewFlagSet("load "+args[0], flag.ContinueOnError)
+	switch args[0] {
+	case "work": // what the other commands start
+		return work(ctx, strings.Join(args[1:], " "), os.Stdin, out)
+	case "case":
+		var o aCase
+		o.flags(f)
+		if err := f.Parse(args[1:]); err != nil {
+			return err
+		}
+		row, err := o.measure(ctx)
 		if err != nil {
 			return err
 		}
-		figures = append(figures, f)
+		return json.NewEncoder(out).Encode(row)
 	}
-	peak, err := peakMiB(s.hq.Process.Pid)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("terminals %d, result %d bytes, claim after %v, work %v, runs %d (medians)\n", o.terminals, o.bytes, o.claimAfter, o.work, o.runs)
-	fmt.Printf("trigger to offer: p50 %v, p99 %v, last %v\n",
-		median(figures, func(f figure) time.Duration { return f.p50 }),
-		median(figures, func(f figure) time.Duration { return f.p99 }),
-		median(figures, func(f figure) time.Duration { return f.last }))
-	fmt.Printf("trigger to report: %v\n", median(figures, func(f figure) time.Duration { return f.reported }))
-	fmt.Printf("headquarters: peak %d MiB resident\n", peak)
-	return nil
+	return fmt.Errorf("there is no command %q", args[0])
 }
 
-// figure is what one run took.
-type figure struct{ p50, p99, last, reported time.Duration }
-
-func median(figures []figure, of func(figure) time.Duration) time.Duration {
-	var all []time.Duration
-	for _, f := range figures {
-		all = append(all, of(f))
+// commit is what is measured.
+func commit() string {
+	out, err := exec.Command("git", "describe", "--always", "--dirty").Output()
+	if err != nil {
+		return "unknown"
 	}
-	slices.Sort(all)
-	return all[len(all)/2].Round(100 * time.Microsecond)
+	return strings.TrimSpace(string(out))
 }
