@@ -1,66 +1,187 @@
 package protocol
 
 import (
-	"bytes"
+	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math/bits"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
-// scanner walks one document that is known to be syntactically valid, so it
-// looks only for what encoding/json lets pass.
+// errSyntax is where the scan met what is no JSON or no UTF-8. Its place and reason
+// are the library's to tell.
+var errSyntax = errors.New("no JSON")
+
+// scanner walks one document once and looks for all that Scan refuses. White space
+// around the document is trimmed.
 type scanner struct {
 	data  []byte
 	at    int
 	root  reflect.Type // of what the document is decoded into; nil: of anything
 	stack []frame
+	names [][]byte // of the members so far of every open object, the outer ones first
+	raw   []span   // of the outermost object's members that are decoded as they are
+
+	fewFrames [8]frame // where stack, names and raw begin, so that they are one allocation
+	fewNames  [2 * maxFew][]byte
+	fewRaw    [2]span
 }
+
+// span is a part of the document, and the field of the struct that it is for.
+type span struct{ field, start, end int }
 
 // frame is one open object or array during the scan.
 type frame struct {
-	object  bool
-	key     bool   // the next string is a member name
-	name    []byte // the member the scan is in
-	index   int
-	members names
+	object bool
+	key    bool   // the next string is a member name
+	name   []byte // the member the scan is in
+	index  int
+	first  int                 // of its members, in the scanner's names
+	many   map[string]struct{} // the members, folded; nil while there are few
 
 	fields *fields      // that the object's members are decoded into; nil: any
 	inner  reflect.Type // of the value that the scan is in; nil: any
 }
 
+// document takes the whole document.
 func (s *scanner) document() error {
-	for s.at < len(s.data) {
-		var err error
-		switch c := s.data[s.at]; {
-		case c == '{' || c == '[':
-			err = s.open(c == '{')
-		case c == '}' || c == ']':
-			s.stack = s.stack[:len(s.stack)-1]
-			s.at++
-		case c == ',':
-			if f := s.top(); f.object {
-				f.key = true
-			} else {
-				f.index++
-			}
-			s.at++
-		case c == '"':
-			err = s.text()
-		case c == '-' || (c >= '0' && c <= '9'):
-			err = s.number()
-		default: // white space, colons, true, false, null
-			s.at++
-		}
-		if err != nil {
-			return err
-		}
+	if err := s.value(); err != nil {
+		return err
+	}
+	if s.at < len(s.data) {
+		return errSyntax
 	}
 	return nil
+}
+
+// value takes the value at s.at, which may lie behind the end.
+func (s *scanner) value() error {
+	if s.at >= len(s.data) {
+		return errSyntax
+	}
+	switch c := s.data[s.at]; {
+	case c == '"':
+		_, err := s.text()
+		return err
+	case c == '-' || (c >= '0' && c <= '9'):
+		return s.number()
+	case c == '{':
+		return s.object()
+	case c == '[':
+		return s.array()
+	}
+	for _, word := range [...]string{"true", "false", "null"} {
+		if rest := s.data[s.at:]; len(rest) >= len(word) && string(rest[:len(word)]) == word {
+			s.at += len(word)
+			return nil
+		}
+	}
+	return errSyntax
+}
+
+func (s *scanner) object() error {
+	if err := s.open(true); err != nil {
+		return err
+	}
+	if s.next() == '}' {
+		s.close()
+		return nil
+	}
+	for {
+		if err := s.member(); err != nil {
+			return err
+		}
+		switch s.next() {
+		case ',':
+			s.at++
+			s.next()
+			s.top().key = true
+		case '}':
+			s.close()
+			return nil
+		default:
+			return errSyntax
+		}
+	}
+}
+
+// member takes a name, its colon and its value.
+func (s *scanner) member() error {
+	if s.at >= len(s.data) || s.data[s.at] != '"' {
+		return errSyntax
+	}
+	start := s.at
+	escaped, err := s.text()
+	if err != nil {
+		return err
+	}
+	name := s.data[start+1 : s.at-1]
+	if escaped {
+		var plain string
+		if err := json.Unmarshal(s.data[start:s.at], &plain); err != nil {
+			return errSyntax
+		}
+		name = []byte(plain)
+	}
+	if err := s.enter(name); err != nil {
+		return err
+	}
+	if s.next() != ':' {
+		return errSyntax
+	}
+	s.at++
+	s.next()
+	if len(s.stack) > 1 || s.top().inner != rawMessage {
+		return s.value()
+	}
+	start = s.at
+	err = s.value()
+	if field, direct := s.stack[0].fields.direct[string(name)]; direct && err == nil {
+		s.raw = append(s.raw, span{field, start, s.at})
+	}
+	return err
+}
+
+func (s *scanner) array() error {
+	if err := s.open(false); err != nil {
+		return err
+	}
+	if s.next() == ']' {
+		s.close()
+		return nil
+	}
+	for {
+		if err := s.value(); err != nil {
+			return err
+		}
+		switch s.next() {
+		case ',':
+			s.at++
+			s.next()
+			s.top().index++
+		case ']':
+			s.close()
+			return nil
+		default:
+			return errSyntax
+		}
+	}
+}
+
+// next passes white space and returns the byte at hand, 0 at the end.
+func (s *scanner) next() byte {
+	for ; s.at < len(s.data); s.at++ {
+		switch c := s.data[s.at]; c {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return c
+		}
+	}
+	return 0
 }
 
 func (s *scanner) top() *frame { return &s.stack[len(s.stack)-1] }
@@ -70,17 +191,17 @@ func (s *scanner) open(object bool) error {
 		return badJSON(s.pointer(), fmt.Sprintf("it is nested deeper than %d levels", MaxDepth),
 			fmt.Sprintf("嵌套超过 %d 层", MaxDepth), "flatten the document")
 	}
-	t := s.expected()
-	if n := len(s.stack); n < cap(s.stack) {
-		s.stack = s.stack[:n+1]
-	} else {
-		s.stack = append(s.stack, frame{})
-	}
-	f := s.top()
-	*f = frame{object: object, key: object, members: names{few: f.members.few[:0]}}
-	f.expect(t)
+	f := frame{object: object, key: object, first: len(s.names)}
+	f.expect(s.expected())
+	s.stack = append(s.stack, f)
 	s.at++
 	return nil
+}
+
+func (s *scanner) close() {
+	s.names = s.names[:s.top().first]
+	s.stack = s.stack[:len(s.stack)-1]
+	s.at++
 }
 
 // expected is the type of the value that the scan is at.
@@ -91,68 +212,102 @@ func (s *scanner) expected() reflect.Type {
 	return s.top().inner
 }
 
-// text takes one string: a member name or a value.
-func (s *scanner) text() error {
-	start, escaped := s.at, false
-	for s.at++; s.data[s.at] != '"'; s.at++ {
-		if s.data[s.at] != '\\' {
-			continue
+// text takes one string and reports whether it holds escapes.
+func (s *scanner) text() (escaped bool, err error) {
+	start, wide := s.at+1, false
+	for s.at = start; ; {
+		s.at += plain(s.data[s.at:])
+		if s.at >= len(s.data) {
+			return false, errSyntax
 		}
-		escaped = true
-		s.at++
-		if s.data[s.at] == 'u' && !s.surrogates() {
-			return badJSON(s.pointer(), "a string holds half a surrogate pair", "字符串中含有不成对的代理字符",
-				`write the character itself, or both halves such as \ud83d\ude00`)
+		switch c := s.data[s.at]; {
+		case c == '"':
+			if wide && !utf8.Valid(s.data[start:s.at]) {
+				return false, errSyntax
+			}
+			s.at++
+			return escaped, nil
+		case c >= utf8.RuneSelf:
+			wide = true
+			s.at++
+		case c == '\\':
+			escaped = true
+			if err := s.escape(); err != nil {
+				return false, err
+			}
+		default: // a control character
+			return false, errSyntax
 		}
 	}
-	s.at++
-	if len(s.stack) == 0 || !s.top().key {
+}
+
+// plain counts the bytes at the start of a string's rest that need no look: all but
+// quotes, backslashes, control characters and what is not ASCII.
+func plain(data []byte) int {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	n := 0
+	for ; n+8 <= len(data); n += 8 {
+		w := binary.LittleEndian.Uint64(data[n:])
+		// Below the first byte that needs a look no subtraction borrows.
+		if special := (w | (w - ones*0x20) | ((w ^ ones*'"') - ones) | ((w ^ ones*'\\') - ones)) & highs; special != 0 {
+			return n + bits.TrailingZeros64(special)/8
+		}
+	}
+	for ; n < len(data); n++ {
+		if c := data[n]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			break
+		}
+	}
+	return n
+}
+
+// escape takes one escape, or both halves of a pair: a half alone would silently
+// become U+FFFD.
+func (s *scanner) escape() error {
+	if s.at+1 >= len(s.data) {
+		return errSyntax
+	}
+	switch s.data[s.at+1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		s.at += 2
+		return nil
+	case 'u':
+	default:
+		return errSyntax
+	}
+	unit, ok := s.unit(s.at)
+	if !ok {
+		return errSyntax
+	}
+	s.at += 6
+	if unit < 0xd800 || unit >= 0xe000 {
 		return nil
 	}
-	name := s.data[start+1 : s.at-1]
-	if escaped {
-		var plain string
-		if err := json.Unmarshal(s.data[start:s.at], &plain); err != nil {
-			return badJSON(s.pointer(), "a member name cannot be read", "字段名无法读取", "write it without escapes")
-		}
-		name = []byte(plain)
+	if low, ok := s.unit(s.at); unit < 0xdc00 && ok && low >= 0xdc00 && low < 0xe000 {
+		s.at += 6
+		return nil
 	}
-	return s.enter(name)
+	return badJSON(s.pointer(), "a string holds half a surrogate pair", "字符串中含有不成对的代理字符",
+		`write the character itself, or both halves such as \ud83d\ude00`)
 }
 
-// surrogates checks the escape whose u is at s.at. A first half takes the
-// second one with it; a half alone would silently become U+FFFD.
-func (s *scanner) surrogates() bool {
-	unit := s.unit(s.at)
-	switch {
-	case unit >= 0xd800 && unit < 0xdc00:
-		next := s.at + 5
-		if s.data[next] != '\\' || s.data[next+1] != 'u' {
-			return false
-		}
-		if low := s.unit(next + 1); low < 0xdc00 || low >= 0xe000 {
-			return false
-		}
-		s.at = next + 5
-	case unit >= 0xdc00 && unit < 0xe000:
-		return false
+// unit reads \uXXXX at a place that may lie behind the end.
+func (s *scanner) unit(at int) (unit uint64, ok bool) {
+	if at+6 > len(s.data) || s.data[at] != '\\' || s.data[at+1] != 'u' {
+		return 0, false
 	}
-	return true
-}
-
-func (s *scanner) unit(u int) uint64 {
-	unit, _ := strconv.ParseUint(string(s.data[u+1:u+5]), 16, 16) // valid JSON has four hex digits here
-	return unit
+	unit, err := strconv.ParseUint(string(s.data[at+2:at+6]), 16, 16)
+	return unit, err == nil
 }
 
 func (s *scanner) enter(name []byte) error {
 	f := s.top()
-	if !f.members.add(name) {
+	if !s.add(f, name) {
 		quoted := strconv.Quote(clip(string(name)))
 		return badJSON(s.pointer(), "the member "+quoted+" stands twice (names that differ only in case count as one)",
 			"字段 "+quoted+" 重复（仅大小写不同也算重复）", "keep one of them")
 	}
-	if f.members.len() > MaxKeys {
+	if len(f.many) > MaxKeys {
 		return badJSON(s.pointer(), fmt.Sprintf("an object has more than %d members", MaxKeys),
 			fmt.Sprintf("一个对象的字段超过 %d 个", MaxKeys), "split the document")
 	}
@@ -168,56 +323,55 @@ func (s *scanner) enter(name []byte) error {
 	return nil
 }
 
-// names are the members of one object. Most have few, and no map is made for those.
-type names struct {
-	few  [][]byte
-	many map[string]struct{} // folded; nil while there are few
-}
-
-// maxFew is up to where a look at each is faster than a map.
-const maxFew = 16
-
-// add reports whether no member had the name, in any case, before.
-func (n *names) add(name []byte) bool {
-	if n.many == nil {
-		if slices.ContainsFunc(n.few, func(known []byte) bool { return bytes.EqualFold(known, name) }) {
-			return false
-		}
-		n.few = append(n.few, name)
-		if len(n.few) <= maxFew {
-			return true
-		}
-		n.many = make(map[string]struct{}, 2*maxFew)
-		for _, known := range n.few {
-			n.many[fold(string(known))] = struct{}{}
-		}
-		return true
-	}
-	folded := fold(string(name))
-	if _, twice := n.many[folded]; twice {
-		return false
-	}
-	n.many[folded] = struct{}{}
-	return true
-}
-
-func (n *names) len() int { return max(len(n.few), len(n.many)) }
-
+// number takes one number, or nothing that is one.
 func (s *scanner) number() error {
 	start := s.at
-	for s.at < len(s.data) && strings.IndexByte("0123456789+-.eE", s.data[s.at]) >= 0 {
+	if s.data[s.at] == '-' {
 		s.at++
+	}
+	zero := s.at < len(s.data) && s.data[s.at] == '0'
+	if n := s.digits(); n == 0 || zero && n > 1 {
+		return errSyntax
+	}
+	if s.has(".") {
+		s.at++
+		if s.digits() == 0 {
+			return errSyntax
+		}
+	}
+	exponent := s.has("eE")
+	if exponent {
+		s.at++
+		if s.has("+-") {
+			s.at++
+		}
+		if s.digits() == 0 {
+			return errSyntax
+		}
 	}
 	literal := s.data[start:s.at]
 	if len(literal) > MaxLiteral {
 		return badJSON(s.pointer(), fmt.Sprintf("a number has %d characters; at most %d are taken", len(literal), MaxLiteral),
 			fmt.Sprintf("数字有 %d 个字符，最多接受 %d 个", len(literal), MaxLiteral), "send it as a string")
 	}
-	if bytes.ContainsAny(literal, "eE") && !finite(string(literal)) { // without an exponent it is
+	if exponent && !finite(string(literal)) { // without an exponent it is
 		return badJSON(s.pointer(), "the number "+string(literal)+" is out of range", "数字 "+string(literal)+" 超出范围",
 			"send a finite number between 1e-300 and 1e308")
 	}
 	return nil
+}
+
+func (s *scanner) digits() int {
+	start := s.at
+	for s.at < len(s.data) && s.data[s.at] >= '0' && s.data[s.at] <= '9' {
+		s.at++
+	}
+	return s.at - start
+}
+
+// has reports whether the byte at hand is one of the set.
+func (s *scanner) has(set string) bool {
+	return s.at < len(s.data) && strings.IndexByte(set, s.data[s.at]) >= 0
 }
 
 // finite reports whether a number fits float64 and has an exponent of at most
@@ -251,31 +405,6 @@ func escapePointer(name string) string {
 }
 
 var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
-
-// fold maps names that encoding/json takes for the same member to one: it
-// compares under simple Unicode folding, by which even U+212A equals k.
-func fold(name string) string {
-	ascii := true
-	for i := range len(name) {
-		if name[i] >= utf8.RuneSelf {
-			ascii = false
-			break
-		}
-	}
-	if ascii {
-		return strings.ToLower(name)
-	}
-	return strings.Map(func(r rune) rune {
-		least := r
-		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
-			least = min(least, next)
-		}
-		if least >= 'A' && least <= 'Z' {
-			least += 'a' - 'A'
-		}
-		return least
-	}, name)
-}
 
 // clip keeps an error line short whatever a sender put into a name.
 func clip(s string) string {

@@ -42,12 +42,20 @@ func (f *fields) find(name []byte) (t reflect.Type, meant string) {
 	return nil, f.folded[fold(string(name))]
 }
 
-// fields are the members that a struct knows: their types by name, and their
-// names by folded name.
+// fields are the members that a struct knows: their types by name, their names by
+// folded name, and of those that are decoded as they are the field's number.
 type fields struct {
 	byName map[string]reflect.Type
 	folded map[string]string
+	direct map[string]int
 }
+
+var rawMessage = reflect.TypeFor[json.RawMessage]()
+
+// numberedType is what SeqOf reads.
+var numberedType = reflect.TypeFor[struct {
+	Seq json.RawMessage `json:"seq"`
+}]()
 
 // fieldsByType remembers fieldsOf, which depends on the type alone.
 var fieldsByType sync.Map
@@ -59,7 +67,7 @@ func fieldsOf(t reflect.Type) *fields {
 			return own
 		}
 	}
-	own := &fields{byName: map[string]reflect.Type{}, folded: map[string]string{}}
+	own := &fields{byName: map[string]reflect.Type{}, folded: map[string]string{}, direct: map[string]int{}}
 	for _, f := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if !f.IsExported() || name == "-" || (f.Anonymous && name == "") {
@@ -69,6 +77,9 @@ func fieldsOf(t reflect.Type) *fields {
 			name = f.Name
 		}
 		own.byName[name], own.folded[fold(name)] = f.Type, name
+		if len(f.Index) == 1 && f.Type == rawMessage {
+			own.direct[name] = f.Index[0]
+		}
 	}
 	fieldsByType.Store(t, own)
 	return own

@@ -23,16 +23,38 @@ const (
 // Decode is the one way a payload becomes a value. It applies Scan, refuses a
 // member whose name differs from one of dst's only in case (BAD_JSON), because
 // encoding/json would take it for that one, and refuses a value that does not
-// fit dst (SCHEMA with its path). Other unknown members are ignored.
+// fit dst (SCHEMA with its path). Other unknown members are ignored. What dst holds
+// after a refusal is of no use.
 func Decode(data []byte, limit int, dst any) error {
-	clean, err := scan(data, limit, reflect.TypeOf(dst))
-	if err != nil {
+	var s scanner
+	if err := s.scan(data, limit, reflect.TypeOf(dst)); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(clean, dst); err != nil {
+	if err := json.Unmarshal(s.without(), dst); err != nil {
 		return unmarshalError(err, reflect.TypeOf(dst))
 	}
+	for _, r := range s.raw {
+		reflect.ValueOf(dst).Elem().Field(r.field).SetBytes(bytes.Clone(s.data[r.start:r.end]))
+	}
 	return nil
+}
+
+// without is the document with null for what is decoded as it is: the library would
+// read that twice more.
+func (s *scanner) without() []byte {
+	if len(s.raw) == 0 {
+		return s.data
+	}
+	size, done := len(s.data), 0
+	for _, r := range s.raw {
+		size += len("null") - (r.end - r.start)
+	}
+	short := make([]byte, 0, size)
+	for _, r := range s.raw {
+		short = append(append(short, s.data[done:r.start]...), "null"...)
+		done = r.end
+	}
+	return append(short, s.data[done:]...)
 }
 
 // Scan strips a UTF-8 byte order mark and white space and returns the document
@@ -41,36 +63,44 @@ func Decode(data []byte, limit int, dst any) error {
 // bad UTF-8, half a surrogate pair, depth over MaxDepth, duplicate member names
 // or names equal but for case, numbers over MaxLiteral characters or outside
 // float64, and anything after the document.
-func Scan(data []byte, limit int) ([]byte, error) { return scan(data, limit, nil) }
+func Scan(data []byte, limit int) ([]byte, error) {
+	var s scanner
+	err := s.scan(data, limit, nil)
+	return s.data, err
+}
 
-func scan(data []byte, limit int, into reflect.Type) ([]byte, error) {
+func (s *scanner) scan(data []byte, limit int, into reflect.Type) error {
 	if len(data) > limit {
-		return nil, &Error{Code: CodeTooLarge,
+		return &Error{Code: CodeTooLarge,
 			Message:   fmt.Sprintf("the payload has %d bytes; at most %d are taken", len(data), limit),
 			MessageZh: fmt.Sprintf("消息有 %d 字节，最多接受 %d 字节", len(data), limit),
 			Hint:      "send less, or split the request"}
 	}
 	if kind := foreignEncoding(data); kind != "" {
-		return nil, badJSON("", "the payload is "+kind+", not UTF-8", "消息是 "+kind+" 编码，应为 UTF-8", "save the file as UTF-8 and send it again")
+		return badJSON("", "the payload is "+kind+", not UTF-8", "消息是 "+kind+" 编码，应为 UTF-8", "save the file as UTF-8 and send it again")
 	}
 	clean := bytes.Trim(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")), " \t\r\n")
 	if len(clean) == 0 {
-		return nil, &Error{Code: CodeEmptyPayload,
+		return &Error{Code: CodeEmptyPayload,
 			Message:   "the payload is empty",
 			MessageZh: "消息内容为空",
 			Hint:      `mosquitto_rr sends nothing with -f or -s; use -m "$(cat file)"`}
 	}
-	if !utf8.Valid(clean) {
-		return nil, badJSON("", "the payload is not valid UTF-8", "消息不是有效的 UTF-8", "save the file as UTF-8 and send it again")
+	s.data, s.root = clean, into
+	s.stack, s.names, s.raw = s.fewFrames[:0], s.fewNames[:0], s.fewRaw[:0]
+	err := s.document()
+	if err == nil {
+		return nil
 	}
-	if !json.Valid(clean) {
-		return nil, syntaxError(clean)
+	s.data = nil
+	// What cannot be read at all is said first, wherever it stands.
+	switch {
+	case !utf8.Valid(clean):
+		return badJSON("", "the payload is not valid UTF-8", "消息不是有效的 UTF-8", "save the file as UTF-8 and send it again")
+	case errors.Is(err, errSyntax), !json.Valid(clean):
+		return syntaxError(clean)
 	}
-	s := scanner{data: clean, root: into}
-	if err := s.document(); err != nil {
-		return nil, err
-	}
-	return clean, nil
+	return err
 }
 
 func badJSON(path, message, messageZh, hint string) *Error {

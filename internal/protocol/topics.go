@@ -55,6 +55,31 @@ func (t Topics) join(levels ...string) string {
 // Offer is the retained offer of one task.
 func (t Topics) Offer(store, task string) string { return t.join("stores", store, "tasks", task) }
 
+// OfferFilter returns the store and the task whose offers a topic filter matches, "" for
+// any; ok is false when it matches no offer at all.
+func (t Topics) OfferFilter(filter string) (store, task string, ok bool) {
+	levels := strings.Split(filter, "/")
+	for want := range strings.SplitSeq(t.Offer("{store}", "{task}"), "/") {
+		if len(levels) == 0 {
+			return "", "", false
+		}
+		level := levels[0]
+		levels = levels[1:]
+		switch {
+		case level == "#":
+			return store, "", true
+		case level == "+":
+		case want == "{store}":
+			store = level
+		case want == "{task}":
+			task = level
+		case level != want:
+			return "", "", false
+		}
+	}
+	return store, task, len(levels) == 0 || levels[0] == "#"
+}
+
 // Terminal is the topic of one kind of message from or to a terminal.
 func (t Topics) Terminal(store, terminal string, kind Kind) string {
 	return t.join("stores", store, "terminals", terminal, string(kind))

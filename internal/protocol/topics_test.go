@@ -97,3 +97,38 @@ func TestParseNeverPanics(t *testing.T) {
 		}
 	})
 }
+
+func TestOfferFilterSaysWhoseOffersAreMeant(t *testing.T) {
+	t.Parallel()
+	topics, err := protocol.NewTopics("muster/v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for filter, want := range map[string]struct {
+		store, task string
+		ok          bool
+	}{
+		"muster/v1/stores/007/tasks/+":     {"007", "", true},
+		"muster/v1/stores/007/tasks/#":     {"007", "", true},
+		"muster/v1/stores/007/tasks":       {},
+		"muster/v1/stores/007/#":           {"007", "", true},
+		"muster/v1/stores/007/+/+":         {"007", "", true},
+		"muster/v1/stores/007/tasks/t1":    {"007", "t1", true},
+		"muster/v1/stores/007/tasks/t1/#":  {"007", "t1", true}, // "#" is the level above it too
+		"muster/v1/stores/007/tasks/t1/+":  {},
+		"muster/v1/stores/+/tasks/t1":      {"", "t1", true},
+		"muster/v1/stores/+/tasks/+":       {"", "", true},
+		"muster/v1/#":                      {"", "", true},
+		"#":                                {"", "", true},
+		"+/+/+/+/+/+":                      {"", "", true},
+		"+/+/+/+/+":                        {},
+		"muster/v2/stores/007/tasks/+":     {},
+		"muster/v1/runs/#":                 {},
+		"muster/v1/stores/007/terminals/#": {},
+	} {
+		store, task, ok := topics.OfferFilter(filter)
+		if ok != want.ok || ok && (store != want.store || task != want.task) {
+			t.Errorf("%s: %q %q %t", filter, store, task, ok)
+		}
+	}
+}
