@@ -3,7 +3,6 @@ package schema
 import (
 	"fmt"
 	"math/big"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -195,8 +194,6 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:maxText], "") + "…"
 }
 
-var dateTimePattern = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?(Z|[+-]\d{2}:\d{2})$`)
-
 // dateTime is RFC 3339, section 5.6, date-time in capitals and without leap
 // seconds.
 type dateTime struct{}
@@ -204,9 +201,45 @@ type dateTime struct{}
 // IsFormat reports whether input is a date-time.
 func (dateTime) IsFormat(input any) bool {
 	text, ok := input.(string)
-	if !ok || !dateTimePattern.MatchString(text) {
+	return ok && isDateTime([]byte(text))
+}
+
+func isDateTime(text []byte) bool {
+	rest, ok := shaped(text, "0000-00-00T00:00:00")
+	if !ok {
 		return false
 	}
-	_, err := time.Parse(time.RFC3339, text)
+	if len(rest) > 0 && rest[0] == '.' {
+		digits := 0
+		for digits+1 < len(rest) && rest[digits+1] >= '0' && rest[digits+1] <= '9' {
+			digits++
+		}
+		if digits == 0 || digits > 9 {
+			return false
+		}
+		rest = rest[1+digits:]
+	}
+	if string(rest) != "Z" {
+		if len(rest) == 0 || rest[0] != '+' && rest[0] != '-' {
+			return false
+		}
+		if rest, ok = shaped(rest[1:], "00:00"); !ok || len(rest) > 0 {
+			return false
+		}
+	}
+	_, err := time.Parse(time.RFC3339, string(text))
 	return err == nil
+}
+
+// shaped cuts what looks like the shape, in which 0 stands for any digit, off a text.
+func shaped(text []byte, shape string) (rest []byte, ok bool) {
+	if len(text) < len(shape) {
+		return nil, false
+	}
+	for i := range len(shape) {
+		if c := text[i]; c != shape[i] && (shape[i] != '0' || c < '0' || c > '9') {
+			return nil, false
+		}
+	}
+	return text[len(shape):], true
 }

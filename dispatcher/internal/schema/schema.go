@@ -26,6 +26,7 @@ const maxSchemaBytes = 1 << 20
 type Schema struct {
 	name     string
 	compiled *gojsonschema.Schema
+	sure     *sure // asked first
 }
 
 // Compile checks and compiles a schema document; name is said in errors.
@@ -61,7 +62,7 @@ func Compile(name string, doc []byte) (s *Schema, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot compile schema %s: %w", name, err)
 	}
-	return &Schema{name: name, compiled: compiled}, nil
+	return &Schema{name: name, compiled: compiled, sure: reduce(root)}, nil
 }
 
 // Name returns the name given to Compile.
@@ -72,19 +73,35 @@ func (s *Schema) Name() string { return s.name }
 // Path as the JSON Pointer of the first fault and Message as at most 20 sorted
 // lines "pointer: reason".
 func (s *Schema) Validate(doc []byte) error {
-	clean, err := protocol.Scan(doc, protocol.MaxPayloadBytes)
+	clean, err := protocol.ScanDocument(doc, protocol.MaxPayloadBytes)
 	if err != nil {
 		return err
 	}
 	return s.validate(clean)
 }
 
-func (s *Schema) validate(clean []byte) (err error) {
+// ValidateScanned is Validate for a document that was scanned before.
+func (s *Schema) ValidateScanned(doc protocol.Document) error {
+	if len(doc.Bytes()) == 0 || len(doc.Bytes()) > protocol.MaxPayloadBytes {
+		return s.Validate(doc.Bytes())
+	}
+	return s.validate(doc)
+}
+
+func (s *Schema) validate(doc protocol.Document) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = s.refusal([]fault{{reason: "cannot be checked against the schema", reasonZh: "无法按格式要求检查"}})
 		}
 	}()
+	if c := protocol.NewCursor(doc.Bytes()); s.sure.admits(&c) {
+		return nil
+	}
+	return s.ask(doc.Bytes())
+}
+
+// ask has the library judge a document, and words what it finds.
+func (s *Schema) ask(clean []byte) error {
 	value, err := decode(clean)
 	if err != nil {
 		return s.refusal([]fault{{reason: "cannot be read", reasonZh: "无法读取"}})
