@@ -1,7 +1,6 @@
 package job
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -14,92 +13,114 @@ import (
 // MaxColumnBytes bounds one column's value: a report shows it in a cell.
 const MaxColumnBytes = 1 << 10
 
-// Extract returns the values of the job's columns; see the function Extract.
-func (s Spec) Extract(result json.RawMessage) []json.RawMessage {
-	return Extract(s.Columns, result)
+// Extract returns one value a column of a result; see Extractor.
+func Extract(columns []protocol.Column, result json.RawMessage) []json.RawMessage {
+	return NewExtractor(columns).Extract(result)
 }
 
-// Extract returns one value a column, found by its JSON Pointer (RFC 6901) and
-// with the exact bytes of the result, so that 9007199254740993 and 1.0 stay
-// what they are. It is null where the result has no such place. A value over
-// MaxColumnBytes becomes a string: a long text is cut and ends in "…", a large
-// list or object is named by its size.
-func Extract(columns []protocol.Column, result json.RawMessage) []json.RawMessage {
-	values := make([]json.RawMessage, 0, len(columns))
-	r := reader{seen: map[string]container{}}
-	for _, column := range columns {
-		value := json.RawMessage("null")
-		if path, err := parsePointer(column.Pointer); err == nil {
-			if found, ok := r.find(result, path); ok {
-				value = cell(found)
-			}
+// Extractor takes the values of columns out of results, in one pass over each. Make it
+// with NewExtractor; it is safe for concurrent use.
+type Extractor struct {
+	columns int
+	root    place
+}
+
+// place is somewhere that columns lie, or that leads there.
+type place struct {
+	columns []int
+	members map[string]*place
+	items   map[int]*place // those members whose names are indexes
+}
+
+// NewExtractor returns an extractor for the columns. Each is found by its JSON Pointer
+// (RFC 6901); one that is none finds nothing.
+func NewExtractor(columns []protocol.Column) *Extractor {
+	e := &Extractor{columns: len(columns)}
+	for i, column := range columns {
+		path, err := parsePointer(column.Pointer)
+		if err != nil {
+			continue
 		}
-		values = append(values, value)
+		at := &e.root
+		for _, step := range path {
+			at = at.below(step)
+		}
+		at.columns = append(at.columns, i)
+	}
+	return e
+}
+
+func (p *place) below(step string) *place {
+	if known := p.members[step]; known != nil {
+		return known
+	}
+	if p.members == nil {
+		p.members, p.items = map[string]*place{}, map[int]*place{}
+	}
+	child := &place{}
+	p.members[step] = child
+	if index, err := strconv.Atoi(step); err == nil && strconv.Itoa(index) == step {
+		p.items[index] = child
+	}
+	return child
+}
+
+// Extract returns one value a column, with the exact bytes of the result, so that
+// 9007199254740993 and 1.0 stay what they are. It is null where the result has no such
+// place. A value over MaxColumnBytes becomes a string: a long text is cut and ends in
+// "…", a large list or object is named by its size. The result must be valid JSON; the
+// values may alias it.
+func (e *Extractor) Extract(result json.RawMessage) []json.RawMessage {
+	values := make([]json.RawMessage, e.columns)
+	c := protocol.NewCursor(result)
+	e.root.read(&c, values)
+	for i := range values {
+		if values[i] == nil {
+			values[i] = json.RawMessage("null")
+		}
 	}
 	return values
 }
 
-// container is one decoded object or array, its values still raw.
-type container struct {
-	members map[string]json.RawMessage
-	items   []json.RawMessage
-}
-
-// reader decodes each container on the way once, however many columns pass it.
-type reader struct{ seen map[string]container }
-
-func (r reader) find(value json.RawMessage, path []string) (json.RawMessage, bool) {
-	place := ""
-	for _, step := range path {
-		c, ok := r.seen[place]
-		if !ok {
-			c = open(value)
-			r.seen[place] = c
+// read passes the value at hand and takes from it what lies there.
+func (p *place) read(c *protocol.Cursor, values []json.RawMessage) {
+	if len(p.columns) > 0 {
+		here := *c
+		value := cell(here.Literal())
+		for _, column := range p.columns {
+			values[column] = value
 		}
-		if value, ok = c.get(step); !ok {
-			return nil, false
+	}
+	kind := c.Kind()
+	if len(p.members) == 0 || kind != protocol.KindObject && kind != protocol.KindList {
+		c.Literal()
+		return
+	}
+	c.Enter()
+	for i := 0; c.More(); i++ {
+		child := p.items[i]
+		if kind == protocol.KindObject {
+			child = p.members[string(c.Name())]
 		}
-		place += "/" + strconv.Quote(step)
+		if child != nil {
+			child.read(c, values)
+		} else {
+			c.Literal()
+		}
 	}
-	return value, len(value) > 0
-}
-
-func open(value json.RawMessage) container {
-	var c container
-	switch first(value) {
-	case '{':
-		_ = json.Unmarshal(value, &c.members) // nothing is found in what cannot be read
-	case '[':
-		_ = json.Unmarshal(value, &c.items)
-	}
-	return c
-}
-
-func (c container) get(step string) (json.RawMessage, bool) {
-	if c.members != nil {
-		value, ok := c.members[step]
-		return value, ok
-	}
-	index, err := strconv.Atoi(step)
-	if err != nil || index < 0 || index >= len(c.items) || strconv.Itoa(index) != step {
-		return nil, false
-	}
-	return c.items[index], true
-}
-
-func first(value json.RawMessage) byte {
-	trimmed := bytes.TrimLeft(value, " \t\r\n")
-	if len(trimmed) == 0 {
-		return 0
-	}
-	return trimmed[0]
 }
 
 // cell makes a value fit a report's cell.
 func cell(value json.RawMessage) json.RawMessage {
-	compact, err := protocol.Compact(value)
-	if err != nil {
-		return json.RawMessage("null")
+	if len(value) == 0 {
+		return nil
+	}
+	compact := value // as a scalar is
+	if kind := value[0]; kind == protocol.KindObject || kind == protocol.KindList {
+		var err error
+		if compact, err = protocol.Compact(value); err != nil {
+			return nil
+		}
 	}
 	if len(compact) <= MaxColumnBytes {
 		return compact

@@ -19,8 +19,7 @@ func TestExtractKeepsTheBytesOfTheResult(t *testing.T) {
 		"/absent": "null", "/list/2": "null", "/list/-1": "null", "/list/01": "null", "/list/-": "null", "/list/x": "null",
 		"/big/x": "null", "/Big": "null", "no pointer": "null", "/list/0/y/1/z": "null", "/text/0": "null",
 	} {
-		spec := job.Spec{Columns: []protocol.Column{{Pointer: pointer}}}
-		got := spec.Extract(json.RawMessage(result))
+		got := job.Extract([]protocol.Column{{Pointer: pointer}}, json.RawMessage(result))
 		if len(got) != 1 || string(got[0]) != want {
 			t.Errorf("%s: got %s, want %s", pointer, got, want)
 		}
