@@ -1,6 +1,8 @@
 package durability_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +11,7 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 
 	"muster/internal/protocol"
+	"muster/internal/task"
 	"muster/tests/chaos/durability"
 	"muster/tests/chaos/site"
 	"muster/tests/chaos/strace"
@@ -24,26 +27,40 @@ func TestMain(m *testing.M) {
 
 const (
 	marker    = "the-answer-whose-way-is-followed"
+	large     = "the-large-answer-whose-way-is-followed"
+	reason    = "the-cancel-whose-way-is-followed"
 	requestID = "the-request-whose-way-is-followed"
 	wal       = "/data/muster.db-wal"
 	journal   = "/kept/journal.log"
 	outbox    = "/kept/outbox"
 )
 
+// work answers as its input says: at once, with more than a message holds that
+// nobody asked for, or not before it is cancelled.
+const work = `case "$(cat)" in
+*large*) printf '{"marker":"` + large + `","pad":"'; head -c 20000 /dev/zero | tr '\0' x; echo '"}';;
+*never*) while :; do sleep 1; done;;
+*) echo '{"marker":"` + marker + `"}';;
+esac
+exit`
+
 // options: every call by which something becomes durable, or leaves. A page of
 // the database fits into a string.
 var options = []string{"--seccomp-bpf", "-s", "70000", "-e", "signal=none",
 	"-e", "trace=write,writev,pwrite64,fsync,fdatasync,rename,renameat,renameat2,execve"}
 
-// traced is what both programs did for one run, from its request to its report.
+// traced is what both programs did for three runs: one with an answer, one with a
+// large answer, and one that is cancelled.
 type traced struct {
 	hq, agent         []strace.Call
 	fromHQ, fromAgent []durability.Packet
+	cancelled         string // the beginning of a task's row: task, run, store
+	granted           string // the beginning of the first attempt's row: task, store, terminal
 }
 
-func run(t *testing.T) traced {
+func run(t *testing.T) (out traced) {
 	t.Helper()
-	s := site.New(t, bin, site.Config{Work: `echo '{"marker":"` + marker + `"}'; exit`}, "A")
+	s := site.New(t, bin, site.Config{Work: work}, "A")
 	person := s.Writer(site.Wang)
 	files := []string{filepath.Join(s.Dir, "hq.trace"), filepath.Join(s.Dir, "agent.trace")}
 	line := strace.Run(files[0], options, s.ServeCommand())
@@ -53,13 +70,21 @@ func run(t *testing.T) traced {
 	line = strace.Run(files[1], options, s.AgentCommand("A"))
 	agent := programs.Launch(t, line[0], line[1:]...)
 	agent.AwaitOutput("link is up")
-	reply := s.Ask(person, protocol.VerbRun, `{"requestId":"`+requestID+`","job":"probe","stores":["A"]}`)
-	s.Revision(reply.RunID, 1)
-	agent.AwaitOutput("answer receipted")
+	order := func(id, kind string) string {
+		return s.Ask(person, protocol.VerbRun, fmt.Sprintf(`{"requestId":%q,"job":"probe","stores":["A"],"input":{"kind":%q}}`, id, kind)).RunID
+	}
+	s.Revision(order(requestID, "small"), 1)
+	s.Revision(order("second", "large"), 1)
+	last := order("third", "never")
+	s.Executed("A", 3)
+	s.Ask(person, protocol.VerbCancel, fmt.Sprintf(`{"runId":%q,"reason":%q}`, last, reason))
+	s.Revision(last, 1)
+	programs.Eventually(t, "three receipts", func() bool { return strings.Count(agent.Output(), "answer receipted") == 3 })
 	s.None("the mark of the published revision", `SELECT revision FROM revisions WHERE published_at = 0`)
 	agent.Terminate()
 	s.HQ.Terminate()
-	var out traced
+	out.granted = s.Rows(`SELECT task_id || store_id || 'pos1' FROM tasks ORDER BY task_id LIMIT 1`)[0]
+	out.cancelled = s.Rows(`SELECT task_id || run_id || store_id FROM tasks WHERE run_id = ?`, last)[0]
 	out.hq, out.fromHQ = parse(t, files[0])
 	out.agent, out.fromAgent = parse(t, files[1])
 	return out
@@ -131,31 +156,68 @@ func headquarters(t *testing.T, seen traced) []durability.Order {
 	reply := one(t, seen.fromHQ, "a reply", published("/rep/wang/chaos", `"ok":true`))
 	receipt := one(t, seen.fromHQ, "a receipt", published("/pos1/orders", `"order":"receipt"`))
 	result := one(t, seen.fromAgent, "a result", published("/pos1/result", marker))
-	requested := durability.Order{Change: durability.Writes("pwrite64", wal, requestID), Sync: durability.Syncs(wal)}
-	answered := durability.Order{Change: durability.Writes("pwrite64", wal, marker), Sync: durability.Syncs(wal)}
-	order := func(o durability.Order, what string, match func(durability.Packet) bool) durability.Order {
-		o.What, o.Then = what, durability.Calls(seen.fromHQ, match)
-		return o
+	followed := func(text, what string, match func(durability.Packet) bool) durability.Order {
+		return durability.Order{What: what, Change: durability.Writes("pwrite64", wal, text), Sync: durability.Syncs(wal), Then: durability.Calls(seen.fromHQ, match)}
 	}
 	orders := []durability.Order{
-		order(requested, "a run, and the reply", published("/rep/wang/chaos", "")),
-		order(requested, "a run, and the PUBACK of its request", func(pk durability.Packet) bool {
+		followed(requestID, "a run, and the reply", published("/rep/wang/chaos", "")),
+		followed(requestID, "a run, and the PUBACK of its request", func(pk durability.Packet) bool {
 			return pk.Type == packets.Puback && pk.Conn == reply.Conn // its only message
 		}),
-		order(requested, "a run, and its offer", published("", `"parentId"`)),
-		order(answered, "an answer, and its receipt", published("/pos1/orders", `"order":"receipt"`)),
-		order(answered, "an answer, and its PUBACK", acknowledged(receipt.Conn, result.ID)),
-		order(answered, "an answer, and what watchers hear of it", published("/stores/A", `"event":"succeeded"`)),
+		followed(requestID, "a run, and its offer", published("", `"parentId"`)),
+		// A row stands in the file as its texts one after the other.
+		followed(seen.granted, "a grant, and its order", published("/pos1/orders", `"order":"grant"`)),
+		followed(marker, "an answer, and its receipt", published("/pos1/orders", `"order":"receipt"`)),
+		followed(marker, "an answer, and its PUBACK", acknowledged(receipt.Conn, result.ID)),
+		followed(marker, "an answer, and what watchers hear of it", published("/stores/A", `"event":"succeeded"`)),
 	}
+	orders = append(orders, largeAnswer(t, seen, receipt.Conn, followed)...)
+	orders = append(orders, cancel(t, seen, followed)...)
 	for _, ending := range []string{".json", ".csv", ".html", ".xlsx", "_manifest.json"} {
-		summary := published("/summary", "")
+		summary := durability.Calls(seen.fromHQ, published("/summary", ""))
 		orders = append(orders,
-			order(durability.Order{Change: durability.Writes("write", "_r1"+ending+".tmp", ""), Sync: durability.Syncs("_r1" + ending + ".tmp")},
-				"the report's "+ending+", and the summary", summary),
-			order(durability.Order{Change: durability.Renames("_r1" + ending), Sync: syncsFolder}, "the name of the report's "+ending+", and the summary", summary))
+			durability.Order{What: "the report's " + ending + ", and the summary", Then: summary,
+				Change: durability.Writes("write", "_r1"+ending+".tmp", ""), Sync: durability.Syncs("_r1" + ending + ".tmp")},
+			durability.Order{What: "the name of the report's " + ending + ", and the summary", Then: summary,
+				Change: durability.Renames("_r1" + ending), Sync: syncsFolder})
 	}
-	return append(orders, order(durability.Order{Change: durability.Renames("_r1_manifest.json"), Sync: durability.Syncs(wal)},
-		"the mark of the published revision, and the summary", published("/summary", "")))
+	return append(orders, durability.Order{What: "the mark of the published revision, and the summary", Then: durability.Calls(seen.fromHQ, published("/summary", "")),
+		Change: durability.Renames("_r1_manifest.json"), Sync: durability.Syncs(wal)})
+}
+
+// follow is what headquarters commits, by a text of it, and what follows.
+type follow func(text, what string, match func(durability.Packet) bool) durability.Order
+
+// largeAnswer: that an answer is announced, with its hash, is synced before it is
+// called for, and the answer before its receipt.
+func largeAnswer(t *testing.T, seen traced, conn string, followed follow) []durability.Order {
+	t.Helper()
+	said := one(t, seen.fromAgent, "a ready", published("/pos1/ready", ""))
+	var ready protocol.Ready
+	if err := json.Unmarshal([]byte(said.Payload), &ready); err != nil {
+		t.Fatal(err)
+	}
+	result := one(t, seen.fromAgent, "a large result", published("/pos1/result", large))
+	return []durability.Order{
+		followed(ready.SHA256, "an announced answer, and the order to send it", published("/pos1/orders", `"order":"send"`)),
+		followed(ready.SHA256, "an announced answer, and the PUBACK of its announcement", acknowledged(conn, said.ID)),
+		followed(large, "a large answer, and its receipt", published("/pos1/orders", ready.SHA256)),
+		followed(large, "a large answer, and its PUBACK", acknowledged(conn, result.ID)),
+	}
+}
+
+// cancel: that a task is cancelled, and why, is synced before its person, its
+// terminal and watchers hear of it.
+func cancel(t *testing.T, seen traced, followed follow) (orders []durability.Order) {
+	t.Helper()
+	reply := published("/rep/wang/chaos", `"cancelled":1`)
+	for what, match := range map[string]func(durability.Packet) bool{
+		"the reply": reply, "the order to its terminal": published("/pos1/orders", `"order":"cancel"`),
+		"what watchers hear of it": published("/stores/A", `"event":"cancelled"`),
+	} {
+		orders = append(orders, followed(seen.cancelled+string(task.Cancelled), "a cancel, and "+what, match))
+	}
+	return append(orders, followed(reason, "the reason of a cancel, and the reply", reply))
 }
 
 // syncsFolder: the folder of a month, below that of its year.
@@ -183,13 +245,17 @@ func agent(t *testing.T, seen traced) []durability.Order {
 		o.What, o.Then = what, then
 		return o
 	}
-	answer := durability.Order{Change: durability.Writes("write", ".answer.tmp", marker), Sync: durability.Syncs(".answer.tmp")}
+	kept := func(text string) durability.Order {
+		return durability.Order{Change: durability.Writes("write", ".answer.tmp", text), Sync: durability.Syncs(".answer.tmp")}
+	}
 	name := durability.Order{Change: durability.Renames(".answer"), Sync: durability.Syncs(outbox)}
 	return []durability.Order{
 		order(phase("claimed"), "the journal of a claim, and the claim", durability.Calls(seen.fromAgent, published("/pos1/claim", ""))),
 		order(phase("granted"), "the journal of a grant, and the start of its execution", starts),
 		order(phase("granted"), "the journal of a grant, and its PUBACK", durability.Calls(seen.fromAgent, acknowledged(claim.Conn, grant.ID))),
-		order(answer, "an answer, and its sending", durability.Calls(seen.fromAgent, result)),
+		order(kept(marker), "an answer, and its sending", durability.Calls(seen.fromAgent, result)),
+		order(kept(large), "a large answer, and its announcement", durability.Calls(seen.fromAgent, published("/pos1/ready", ""))),
+		order(kept(large), "a large answer, and its sending", durability.Calls(seen.fromAgent, published("/pos1/result", large))),
 		order(name, "the name of an answer, and its sending", durability.Calls(seen.fromAgent, result)),
 		order(phase("finished"), "the journal of an end, and the sending of the answer", durability.Calls(seen.fromAgent, result)),
 	}
