@@ -7,6 +7,7 @@ func audit(b *book) {
 	if b.Audit == nil {
 		return
 	}
+	b.weigh("words", 1)
 	var said struct {
 		OK    *bool  `json:"ok"`
 		Text  string `json:"text"`

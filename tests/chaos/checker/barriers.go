@@ -1,7 +1,5 @@
 package checker
 
-import "strings"
-
 // barriers: a run's barrier closes at its deadline, or earlier when nothing is
 // open.
 func barriers(b *book) {
@@ -9,6 +7,9 @@ func barriers(b *book) {
 		where := Finding{Run: run.RunID}
 		due := b.due(run.BarrierAt)
 		slack := ms(b.limits.Barrier)
+		if run.ClosedAt != 0 || b.Store.TakenAt > due+slack {
+			b.weigh("barriers", 1)
+		}
 		switch {
 		case run.ClosedAt == 0 && b.Store.TakenAt > due+slack:
 			b.broken(where, "its barrier was due at %s and is not closed at %s", moment(due), moment(b.Store.TakenAt))
@@ -30,13 +31,9 @@ func barriers(b *book) {
 func (b *book) due(at int64) int64 {
 	for again := true; again; {
 		again = false
-		for _, f := range b.faults {
-			end := f.end
-			if end == 0 {
-				end = b.Store.TakenAt
-			}
-			if strings.HasPrefix(f.name, faultDispatcher) && f.begin <= at+ms(b.limits.Barrier) && at < end {
-				at, again = end, true
+		for _, f := range b.away {
+			if f.begin <= at+ms(b.limits.Barrier) && at < f.end {
+				at, again = f.end, true
 			}
 		}
 	}

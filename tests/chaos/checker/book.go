@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"muster/internal/protocol"
@@ -16,8 +17,10 @@ type book struct {
 	Evidence
 	topics protocol.Topics
 	limits Limits
-	rule   Rule
-	found  []Finding
+
+	rule    Rule
+	found   []Finding
+	weights Weights
 
 	runs     map[string]Run
 	tasks    map[string]Task
@@ -28,20 +31,26 @@ type book struct {
 	targets  map[string]map[string]bool // run: stores
 
 	grants   []order                 // first of each attempt, in the order of the histories
+	doubled  []order                 // grants of an attempt that somebody else got before
 	orders   []order                 // every order that an agent got
-	results  []result                // every result that an agent sent
+	results  map[execution][]result  // every result that an agent sent
+	sized    map[execution]int64     // how large an announced result is, in bytes
 	events   []event                 // every step of a store that was seen
 	requests []request               // every request that was asked
 	claims   map[string]history.Line // task: the first that was sent
 	marks    []history.Line
 	faults   []fault
+	away     []fault // in which headquarters can close no barrier
 
 	subscribed []history.Line
 	ended      map[string][]int64   // who: when a connection of theirs ended
 	outcomes   map[string][]Outcome // run: its rows, by revision
-	offered    map[string][]int64   // topic: when an offer was got
+	offered    map[seat][]int64     // when an offer was got
 	files      []reportFile         // the published files that are there
 }
+
+// seat is one participant, and a topic or task.
+type seat struct{ who, what string }
 
 // execution is one attempt of one task.
 type execution struct {
@@ -90,11 +99,12 @@ func open(e Evidence) (*book, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &book{Evidence: e, topics: topics, limits: e.Limits.filled(),
+	b := &book{Evidence: e, topics: topics, limits: e.Limits.filled(), weights: Weights{},
+		results: map[execution][]result{}, sized: map[execution]int64{},
 		runs: map[string]Run{}, tasks: map[string]Task{}, ofRun: map[string][]Task{},
 		ofStore: map[string][]Task{}, ofTask: map[string][]Attempt{},
 		attempts: map[execution]Attempt{}, targets: map[string]map[string]bool{},
-		outcomes: map[string][]Outcome{}, offered: map[string][]int64{}, claims: map[string]history.Line{}, ended: map[string][]int64{}}
+		outcomes: map[string][]Outcome{}, offered: map[seat][]int64{}, claims: map[string]history.Line{}, ended: map[string][]int64{}}
 	for _, r := range e.Store.Runs {
 		b.runs[r.RunID] = r
 		b.targets[r.RunID] = map[string]bool{}
@@ -128,7 +138,7 @@ func open(e Evidence) (*book, error) {
 // proof: participants may send anything.
 func (b *book) read() error {
 	calls := map[string]int{}
-	granted := map[execution]bool{}
+	granted := map[execution]order{}
 	for _, l := range b.History {
 		call := fmt.Sprintf("%s %s %d", fileOf(l), l.Who, l.Call)
 		switch l.Act {
@@ -160,6 +170,15 @@ func (b *book) read() error {
 			return fmt.Errorf("cannot judge: %s has the unknown act %q", l.Source, l.Act)
 		}
 	}
+	for _, f := range b.faults {
+		if !strings.HasPrefix(f.name, faultDispatcher) {
+			continue
+		}
+		if f.end == 0 {
+			f.end = b.Store.TakenAt
+		}
+		b.away = append(b.away, f)
+	}
 	return nil
 }
 
@@ -185,9 +204,12 @@ func (b *book) sent(l history.Line) {
 	}
 	r := result{Line: l}
 	var claim protocol.Claim
+	var ready protocol.Ready
 	switch {
 	case addr.Kind == protocol.KindResult && protocol.Decode([]byte(l.Payload), protocol.MaxPayloadBytes, &r.Result) == nil:
-		b.results = append(b.results, r)
+		b.results[r.execution()] = append(b.results[r.execution()], r)
+	case addr.Kind == protocol.KindReady && protocol.Decode([]byte(l.Payload), protocol.MaxPayloadBytes, &ready) == nil:
+		b.sized[execution{ready.TaskID, ready.Attempt}] = ready.Bytes
 	case addr.Kind == protocol.KindClaim && protocol.Decode([]byte(l.Payload), protocol.MaxPayloadBytes, &claim) == nil:
 		if _, again := b.claims[claim.TaskID]; !again {
 			b.claims[claim.TaskID] = l
@@ -195,23 +217,30 @@ func (b *book) sent(l history.Line) {
 	}
 }
 
-func (b *book) got(l history.Line, granted map[execution]bool) {
+func (b *book) got(l history.Line, granted map[execution]order) {
 	addr, ok := b.topics.Parse(l.Topic)
 	if !ok {
 		return
 	}
 	switch {
 	case addr.Kind == protocol.KindOffer && l.Payload != "":
-		b.offered[l.Topic] = append(b.offered[l.Topic], l.AtMs)
+		at := seat{l.Who, l.Topic}
+		b.offered[at] = append(b.offered[at], l.AtMs)
 	case addr.Kind == protocol.KindOrders && l.Role == history.RoleAgent:
 		o := order{Line: l}
 		if protocol.Decode([]byte(l.Payload), protocol.MaxPayloadBytes, &o.Order) != nil {
 			return
 		}
 		b.orders = append(b.orders, o)
-		if o.Order.Order == protocol.OrderGrant && !granted[o.execution()] {
-			granted[o.execution()] = true
+		if o.Order.Order != protocol.OrderGrant {
+			return
+		}
+		switch first, again := granted[o.execution()]; {
+		case !again:
+			granted[o.execution()] = o
 			b.grants = append(b.grants, o)
+		case first.Who != o.Who:
+			b.doubled = append(b.doubled, o)
 		}
 	case addr.Area == protocol.AreaRuns && addr.Store != "":
 		e := event{Line: l}
@@ -235,11 +264,23 @@ func (b *book) fault(l history.Line) {
 	b.faults = append(b.faults, fault{name: l.Name, begin: l.AtMs, end: l.AtMs})
 }
 
-// headquarters and brokers are the names of faults that mean a restart.
+// The names of faults that mean a restart; and how those begin that headquarters and
+// its broker have no part in. A fault of one terminal names it at its end.
 const (
 	faultDispatcher = "dispatcher"
 	faultBroker     = "broker"
+	faultTerminal   = "terminal"
 )
+
+func (f fault) ofTerminals() bool { return strings.HasPrefix(f.name, faultTerminal) }
+
+// of: the fault is that of one participant.
+func (f fault) of(who string) bool { return f.ofTerminals() && strings.HasSuffix(f.name, " "+who) }
+
+// ofHeadquarters: it is not there, or stands still, or its broker.
+func (f fault) ofHeadquarters() bool {
+	return strings.HasPrefix(f.name, faultDispatcher) || f.name == faultBroker
+}
 
 // lastFault is when the last fault ended; the copy's moment when one is not over.
 func (b *book) lastFault() (at int64) {

@@ -66,13 +66,14 @@ func (b *book) capStored(attempts []Attempt, limit int, whose string) {
 		key := execution{a.TaskID, a.Attempt}
 		end := a.EndedAt - ms(b.limits.Slack)
 		if a.EndedAt != 0 && end <= a.GrantedAt {
-			continue // shorter than can be seen
+			continue // shorter than can be seen; one that ends before its grant is I2's
 		}
 		steps = append(steps, step{at: a.GrantedAt, by: 1, execution: key})
 		if a.EndedAt != 0 {
 			steps = append(steps, step{at: end, by: -1, execution: key})
 		}
 	}
+	b.weigh("running"+whose, len(steps))
 	if s, running := over(steps, limit); running > 0 {
 		b.broken(Finding{Task: s.task, Attempt: s.attempt}, "with its grant at %s the store had %d RUNNING%s, the cap is %d", moment(s.at), running, whose, limit)
 	}
@@ -82,15 +83,12 @@ func (b *book) capStored(attempts []Attempt, limit int, whose string) {
 // that was got to the answer that was sent, or to its end by headquarters' word
 // if that was earlier. It needs no slack, since both lie inside.
 func (b *book) capSeen() {
-	sent := map[execution]int64{}
-	for _, r := range b.results {
-		if _, again := sent[r.execution()]; !again {
-			sent[r.execution()] = r.AtMs
-		}
-	}
 	var steps []step
 	for _, o := range b.grants {
-		end, answered := sent[o.execution()]
+		end, answered := int64(0), len(b.results[o.execution()]) > 0
+		if answered {
+			end = b.results[o.execution()][0].AtMs
+		}
 		if ended := b.attempts[o.execution()].EndedAt; ended != 0 && (!answered || ended < end) {
 			end, answered = ended, true
 		}
@@ -100,6 +98,7 @@ func (b *book) capSeen() {
 		steps = append(steps, step{at: o.AtMs, by: 1, execution: o.execution(), line: o.Source},
 			step{at: end, by: -1, execution: o.execution()})
 	}
+	b.weigh("seen to run", len(steps))
 	if s, running := over(steps, b.limits.MaxRunning); running > 0 {
 		b.broken(Finding{Task: s.task, Attempt: s.attempt, Line: s.line}, "with its grant %d attempts were seen to run, the cap is %d", running, b.limits.MaxRunning)
 	}
@@ -110,6 +109,7 @@ func (b *book) capSeen() {
 func (b *book) rateStored(attempts []Attempt, rate float64, burst int, whose string) {
 	granted := slices.Clone(attempts)
 	slices.SortStableFunc(granted, func(a, c Attempt) int { return cmp.Compare(a.GrantedAt, c.GrantedAt) })
+	b.weigh("grants"+whose, len(granted))
 	bucket := newBucket(rate, float64(burst)+1) // the token of slack
 	for _, a := range granted {
 		if !bucket.take(a.GrantedAt, 1) {
@@ -146,8 +146,18 @@ type bucket struct {
 func newBucket(rate, burst float64) bucket { return bucket{rate: rate, burst: burst, level: burst} }
 
 func (t *bucket) take(at int64, tokens float64) bool {
-	t.level = min(t.burst, t.level+t.rate*float64(max(at-t.last, 0))/1000)
-	t.last = max(t.last, at)
+	t.fill(at)
 	t.level -= tokens
 	return t.level >= 0
+}
+
+// hold: at that moment it holds no more than so many.
+func (t *bucket) hold(at int64, most float64) {
+	t.fill(at)
+	t.level = min(t.level, most)
+}
+
+func (t *bucket) fill(at int64) {
+	t.level = min(t.burst, t.level+t.rate*float64(max(at-t.last, 0))/1000)
+	t.last = max(t.last, at)
 }

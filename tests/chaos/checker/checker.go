@@ -111,13 +111,19 @@ func law() []rule {
 	}
 }
 
-// Check applies every rule and returns what is broken, in the order of the
-// rules; the same evidence gives the same findings. It fails when the evidence
-// itself cannot be read.
+// Check is Judge for who asks only what is broken.
 func Check(e Evidence) ([]Finding, error) {
+	v, err := Judge(e)
+	return v.Findings, err
+}
+
+// Judge applies every rule and returns what is broken, in the order of the rules,
+// and how much each rule had to judge; the same evidence gives the same verdict.
+// It fails when the evidence itself cannot be read.
+func Judge(e Evidence) (Verdict, error) {
 	b, err := open(e)
 	if err != nil {
-		return nil, err
+		return Verdict{}, err
 	}
 	for _, r := range law() {
 		b.rule = r.name
@@ -128,5 +134,5 @@ func Check(e Evidence) ([]Finding, error) {
 				cmp.Compare(a.File, c.File))
 		})
 	}
-	return b.found, nil
+	return Verdict{b.found, b.weights}, nil
 }

@@ -15,6 +15,7 @@ func executions(b *book) {
 		granted[o.execution()] = o.Line
 	}
 	first := map[execution]history.Line{}
+	b.weigh("marks", len(b.marks))
 	for _, m := range b.marks {
 		key := execution{m.Task, m.Attempt}
 		where := Finding{Task: m.Task, Attempt: m.Attempt, Line: m.Source}

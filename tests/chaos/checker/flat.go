@@ -35,14 +35,14 @@ type process struct {
 const fewestSamples = 16
 
 // measures are what is compared, and how much more the last quarter may show
-// beside a tenth: what a few connections or a garbage collection make. 0 is
-// Limits.MemoryMore.
+// beside a tenth: what a few connections, calls that wait for the disk, or a garbage
+// collection make. 0 is Limits.MemoryMore.
 var measures = []struct {
 	name  string
 	more  int64
 	value func(history.Sample) int64
 }{
-	{"goroutines", 16, func(s history.Sample) int64 { return int64(s.Goroutines) }},
+	{"threads", 16, func(s history.Sample) int64 { return int64(s.Threads) }},
 	{"descriptors", 8, func(s history.Sample) int64 { return int64(s.Descriptors) }},
 	{"RSS bytes", 0, func(s history.Sample) int64 { return s.RSSBytes }},
 }
@@ -52,6 +52,7 @@ func (b *book) flatProcess(p process, lines []history.Line) {
 	if len(lines) < fewestSamples {
 		return
 	}
+	b.weigh("samples", len(lines))
 	quarter := len(lines) / 4
 	last := lines[len(lines)-quarter:]
 	for _, m := range measures {

@@ -11,23 +11,20 @@ import (
 
 // invented: every answer that is stored or reported was sent by somebody.
 func invented(b *book) {
-	sent := map[execution][]result{}
-	for _, r := range b.results {
-		sent[r.execution()] = append(sent[r.execution()], r)
-	}
 	find := func(e execution, sum string) *result {
-		for i, r := range sent[e] {
+		for i, r := range b.results[e] {
 			if r.names(sum) {
-				return &sent[e][i]
+				return &b.results[e][i]
 			}
 		}
 		return nil
 	}
 	for _, a := range b.Store.Attempts {
 		key := execution{a.TaskID, a.Attempt}
-		if a.ReceivedAt == 0 || wasRefused(a.Code) && len(sent[key]) > 0 {
+		if a.ReceivedAt == 0 || wasRefused(a.Code) && len(b.results[key]) > 0 {
 			continue
 		}
+		b.weigh("answers", 1)
 		if find(key, a.SHA256) == nil {
 			b.broken(Finding{Task: a.TaskID, Attempt: a.Attempt}, "the store holds the answer %s, which nobody sent", short(a.SHA256))
 		}
@@ -41,6 +38,7 @@ func invented(b *book) {
 			if row.Outcome != task.OutcomeSucceeded {
 				continue
 			}
+			b.weigh("reported", 1)
 			where := Finding{Run: f.rev.RunID, Task: row.TaskID, Attempt: row.Attempt, File: f.path}
 			r := find(execution{row.TaskID, row.Attempt}, row.SHA256)
 			if r == nil {

@@ -12,7 +12,11 @@ import (
 // nothing.
 func moves(b *book) {
 	for _, t := range b.Store.Tasks {
+		b.weigh("tasks", 1)
 		where := Finding{Task: t.TaskID}
+		if n, most := len(b.ofTask[t.TaskID]), t.Attempts-t.Skipped; n > most {
+			b.broken(where, "the store has %d records of attempts of it, %d are allowed", n, most)
+		}
 		if !t.state().Valid() {
 			b.broken(where, "the store has it as %s, attempt %d, settled %t, which is no state", t.Status, t.Attempt, t.SettledAt != 0)
 			continue
@@ -41,14 +45,36 @@ func moves(b *book) {
 		} else if t.SettledAt != 0 && b.grantedAfter(a, t.SettledAt) && t.Status != task.Cancelled { // else it is I9's
 			b.broken(Finding{Task: a.TaskID, Attempt: a.Attempt}, "it was granted at %s, the task was over at %s", moment(a.GrantedAt), moment(t.SettledAt))
 		}
+		b.movesForward(a)
 	}
 	for _, o := range b.grants {
 		if _, known := b.attempts[o.execution()]; !known {
 			b.broken(Finding{Task: o.Order.TaskID, Attempt: o.Order.Attempt, Line: o.Source}, "its grant was got and the store has no record of it")
 		}
 	}
+	b.weigh("grants", len(b.grants))
+	for _, o := range b.doubled {
+		b.broken(Finding{Task: o.Order.TaskID, Attempt: o.Order.Attempt, Line: o.Source}, "its grant was got by %s, and by another terminal before", o.Who)
+	}
 	b.movesEarlier()
 	b.movesSeen()
+}
+
+// movesForward: nothing of an attempt comes before its grant, and nothing takes less
+// than no time.
+func (b *book) movesForward(a Attempt) {
+	where := Finding{Task: a.TaskID, Attempt: a.Attempt}
+	for _, m := range []struct {
+		what string
+		at   int64
+	}{{"started", a.StartedAt}, {"answered", a.ReceivedAt}, {"ended", a.EndedAt}} {
+		if m.at != 0 && m.at < a.GrantedAt-ms(b.limits.Slack) {
+			b.broken(where, "the store has it as %s at %s, before its grant at %s", m.what, moment(m.at), moment(a.GrantedAt))
+		}
+	}
+	if a.DurationMs < 0 {
+		b.broken(where, "the store has it as taking %d ms", a.DurationMs)
+	}
 }
 
 // movesSkipped: after a restore the numbers of a task's attempts go on above all
@@ -91,6 +117,7 @@ func (b *book) movesEarlier() {
 		return
 	}
 	for _, old := range b.Earlier.Tasks {
+		b.weigh("earlier", 1)
 		now, known := b.tasks[old.TaskID]
 		where := Finding{Run: old.RunID, Task: old.TaskID}
 		switch {
@@ -107,9 +134,9 @@ func (b *book) movesEarlier() {
 // movesSeen follows the events of each store. Events get lost while a broker is
 // away, so that what is seen next must be reachable, not next.
 func (b *book) movesSeen() {
-	type seat struct{ who, task string }
 	last := map[seat]event{}
 	for _, e := range b.events {
+		b.weigh("events", 1)
 		key := seat{fileOf(e.Line), e.StoreEvent.TaskID}
 		before, seen := last[key]
 		from, to := task.State{Status: task.Pending}, b.stateOf(e.StoreEvent)
@@ -123,7 +150,7 @@ func (b *book) movesSeen() {
 		if !reachable(from, to) {
 			b.broken(where, "it is seen as %s, after it was %s at attempt %d, and no moves lead there", to.Status, from.Status, from.Attempt)
 		}
-		if t, known := b.tasks[key.task]; known && to.Settled && t.SettledAt != 0 && to.Status != t.Status {
+		if t, known := b.tasks[e.StoreEvent.TaskID]; known && to.Settled && t.SettledAt != 0 && to.Status != t.Status {
 			b.broken(where, "it is seen to end as %s, the store has it as %s", to.Status, t.Status)
 		}
 		last[key] = e

@@ -17,10 +17,14 @@ func offers(b *book) {
 		}
 		for _, s := range b.subscriptions(f.end) {
 			for _, t := range b.ofStore[s.store] {
-				if b.mustBeOffered(t, f, s.until) && !b.wasOffered(t, f.end, s.until) {
+				if !b.mustBeOffered(t, f, s.until) {
+					continue
+				}
+				b.weigh("offers", 1)
+				if !b.wasOffered(s, t, f.end) {
 					b.broken(Finding{Task: t.TaskID, Line: s.line.Source},
-						"the %s was back at %s, store %s subscribed at %s and was not offered the open task until %s",
-						f.name, moment(f.end), s.store, moment(s.line.AtMs), moment(s.until))
+						"the %s was back at %s, %s subscribed at %s and was not offered the open task until %s",
+						f.name, moment(f.end), s.line.Who, moment(s.line.AtMs), moment(s.until))
 				}
 			}
 		}
@@ -33,35 +37,36 @@ type subscription struct {
 	until int64
 }
 
-// subscriptions are the first ones to the offers of each store after a moment.
-// Where the connection ends too early to say anything, the next one counts.
+// subscriptions are the first ones of each participant to the offers of a store after
+// a moment. Where the connection ends too early to say anything, the next one counts.
 func (b *book) subscriptions(after int64) (list []subscription) {
-	seen := map[string]bool{}
+	seen := map[seat]bool{}
 	for _, l := range b.subscribed {
 		if l.AtMs < after {
 			continue
 		}
 		store, rest, _ := strings.Cut(strings.TrimPrefix(l.Topic, b.topics.Root()+"/stores/"), "/")
 		until := l.AtMs + ms(b.limits.Reoffer)
-		if rest != "tasks/+" && rest != "#" || !protocol.ValidID(store) || seen[store] || !b.stays(l, until) {
+		if rest != "tasks/+" && rest != "#" || !protocol.ValidID(store) || seen[seat{l.Who, store}] || !b.stays(l, until) {
 			continue
 		}
-		seen[store] = true
+		seen[seat{l.Who, store}] = true
 		list = append(list, subscription{l, store, until})
 	}
 	return list
 }
 
-// faultTerminal is how faults begin that headquarters and its broker have no part
-// in, and other terminals none.
-const faultTerminal = "terminal"
-
-// stays: no connection of the participant ends before until, and no fault begins
-// that headquarters could feel.
+// stays: no connection of the participant ends before until, none of its own faults
+// lasts into that time, and none begins that headquarters could feel.
 func (b *book) stays(l history.Line, until int64) bool {
 	within := func(at int64) bool { return at >= l.AtMs && at <= until }
 	return b.Store.TakenAt >= until && !slices.ContainsFunc(b.ended[l.Who], within) &&
-		!slices.ContainsFunc(b.faults, func(f fault) bool { return within(f.begin) && !strings.HasPrefix(f.name, faultTerminal) })
+		!slices.ContainsFunc(b.faults, func(f fault) bool {
+			if f.ofTerminals() {
+				return f.of(l.Who) && f.begin <= until && (f.end == 0 || f.end >= l.AtMs)
+			}
+			return within(f.begin)
+		})
 }
 
 // mustBeOffered: the task was open from before the fault's end until after the
@@ -70,6 +75,7 @@ func (b *book) mustBeOffered(t Task, f fault, until int64) bool {
 	return t.CreatedAt <= f.end && (t.SettledAt == 0 || t.SettledAt > until)
 }
 
-func (b *book) wasOffered(t Task, from, until int64) bool {
-	return slices.ContainsFunc(b.offered[b.topics.Offer(t.StoreID, t.TaskID)], func(at int64) bool { return at >= from && at <= until })
+func (b *book) wasOffered(s subscription, t Task, from int64) bool {
+	got := b.offered[seat{s.line.Who, b.topics.Offer(t.StoreID, t.TaskID)}]
+	return slices.ContainsFunc(got, func(at int64) bool { return at >= from && at <= s.until })
 }

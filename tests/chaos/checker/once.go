@@ -35,6 +35,7 @@ func (b *book) onceRequests() {
 		if !r.reply.OK {
 			continue
 		}
+		b.weigh("requests", 1)
 		where := Finding{Run: r.reply.RunID, Line: r.answered.Source}
 		if _, known := b.runs[r.reply.RunID]; !known {
 			b.broken(where, "the request was accepted and the store has no such run")
@@ -106,6 +107,7 @@ func (b *book) onceReceipts() {
 		}
 		key := answer{o.execution(), o.Store + "/" + o.Terminal, o.Order.SHA256}
 		before, again := first[key]
+		b.weigh("receipts", 1)
 		if !again {
 			first[key] = o
 		} else if *before.Order.Accepted && !*o.Order.Accepted {

@@ -75,7 +75,7 @@ func TestEachRuleHasTwoPlantedViolations(t *testing.T) {
 }
 
 func plants() []plant {
-	return slices.Concat(answerPlants(), movePlants(), executionPlants(), targetPlants(), reportPlants(), workbookPlants(), valuePlants(), bytePlants(),
+	return slices.Concat(answerPlants(), movePlants(), executionPlants(), targetPlants(), reportPlants(), outcomePlants(), workbookPlants(), valuePlants(), bytePlants(),
 		summaryPlants(), statePlants(), lookPlants(),
 		budgetPlants(), ownPlants(), endPlants())
 }

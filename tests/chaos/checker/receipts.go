@@ -13,6 +13,7 @@ func receipts(b *book) {
 		if o.Order.Order != protocol.OrderReceipt || o.Order.Accepted == nil {
 			continue
 		}
+		b.weigh("receipts", 1)
 		where := Finding{Task: o.Order.TaskID, Attempt: o.Order.Attempt, Line: o.Source}
 		stored, known := b.attempts[o.execution()]
 		switch {
@@ -28,6 +29,7 @@ func receipts(b *book) {
 		if a.Result == nil || a.Redacted > 0 || a.ReceivedAt == 0 || a.Code != "" {
 			continue // what was blacked out keeps the hash of what was sent
 		}
+		b.weigh("values", 1)
 		if sum := digest([]byte(*a.Result)); sum != a.SHA256 {
 			b.broken(Finding{Task: a.TaskID, Attempt: a.Attempt}, "the stored result hashes to %s, its record says %s", short(sum), short(a.SHA256))
 		}
@@ -37,8 +39,8 @@ func receipts(b *book) {
 // withdrawn: that a withdrawn task was stopped is receipted, and need not be
 // stored.
 func (b *book) withdrawn(o order) bool {
-	return b.tasks[o.Order.TaskID].Status == task.Cancelled && slices.ContainsFunc(b.results, func(r result) bool {
-		return r.execution() == o.execution() && r.names(o.Order.SHA256) && r.Result.Outcome == protocol.AnswerCancelled
+	return b.tasks[o.Order.TaskID].Status == task.Cancelled && slices.ContainsFunc(b.results[o.execution()], func(r result) bool {
+		return r.names(o.Order.SHA256) && r.Result.Outcome == protocol.AnswerCancelled
 	})
 }
 

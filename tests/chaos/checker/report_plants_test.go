@@ -14,8 +14,12 @@ func reportPlants() []plant {
 				w.e.Store.Outcomes = slices.DeleteFunc(w.e.Store.Outcomes, func(o checker.Outcome) bool { return o.RunID == "R2" && o.StoreID == "B" })
 				w.e.Reports = map[string][]byte{}
 				w.without(func(l history.Line) bool { return l.Act == history.ActLooked })
-				for i := range w.e.Store.Revisions {
+				for i := range w.e.Store.Revisions { // as after a restore
 					w.e.Store.Revisions[i].Files = nil
+				}
+				w.e.Store.Epoch = 1
+				for i := range w.e.Store.Runs {
+					w.e.Store.Runs[i].Revision++
 				}
 			}},
 		{name: "JSON counts otherwise", rule: checker.Reports, want: `I5: run R2 file 20260917-1800_probe_R2_r1.json it counts 2 succeeded 0 failed 0 timed out 0 offline 1 cancelled, the store has 1 succeeded 0 failed 0 timed out 0 offline 1 cancelled` +

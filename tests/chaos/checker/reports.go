@@ -62,12 +62,15 @@ func (b *book) judged(run string, revision int) map[string]Outcome {
 // database says, their bytes stay, and late answers make a new one.
 func reports(b *book) {
 	b.revisionsOf()
+	b.outcomesTruly()
 	there := map[string]reportFile{}
 	for _, f := range b.files {
 		there[f.named.Name] = f
 	}
 	for _, rev := range b.Store.Revisions {
 		if rev.PublishedAt != 0 {
+			b.weigh("revisions", 1)
+			b.whole(rev)
 			b.published(rev, there)
 		}
 	}
@@ -108,6 +111,25 @@ func (b *book) lastLate(run string) (at int64) {
 		at = max(at, t.SettledAt)
 	}
 	return at
+}
+
+// endings are those of a revision's files.
+var endings = []string{".json", ".csv", ".html", ".xlsx", "_manifest.json"}
+
+// whole: a published revision has a file in each format and the manifest. Only a
+// number that the files of a replaced database took has none, and a later one follows.
+func (b *book) whole(rev Revision) {
+	if len(rev.Files) == 0 && b.Store.Epoch > 0 && rev.Revision < b.runs[rev.RunID].Revision {
+		return
+	}
+	lacks := slices.DeleteFunc(slices.Clone(endings), func(ending string) bool {
+		return slices.ContainsFunc(rev.Files, func(f protocol.ManifestFile) bool {
+			return strings.HasSuffix(f.Name, fmt.Sprintf("_r%d%s", rev.Revision, ending))
+		})
+	})
+	if len(lacks) > 0 {
+		b.broken(Finding{Run: rev.RunID}, "revision %d is published without its %s", rev.Revision, strings.Join(lacks, " "))
+	}
 }
 
 // published compares the files of one revision with the database.
@@ -171,6 +193,7 @@ type claimRow struct {
 }
 
 func (b *book) compare(c claim, where Finding, rev Revision) {
+	b.weigh("files", 1)
 	rows := b.judged(rev.RunID, rev.Revision)
 	first := b.judged(rev.RunID, 1)
 	var counts protocol.Counts
@@ -295,6 +318,7 @@ func (b *book) looks() {
 		if l.Act != history.ActLooked || strings.HasPrefix(l.Name, growing) {
 			continue
 		}
+		b.weigh("looks", 1)
 		before, seen := first[l.Name]
 		if !seen {
 			first[l.Name] = l

@@ -16,6 +16,8 @@ import (
 // the run does and never back, and is there for whoever subscribes.
 func retained(b *book) {
 	told, looks := b.told()
+	b.weigh("tellings", len(told))
+	b.weigh("looks", len(looks))
 	b.toldTruly(told)
 	b.toldForward(told)
 	for _, l := range looks {

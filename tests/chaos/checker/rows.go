@@ -11,9 +11,11 @@ import (
 )
 
 // Store is what a copy of the database holds. Times are epoch milliseconds on
-// headquarters' clock, 0 for "not yet". TakenAt is when the copy was made.
+// headquarters' clock, 0 for "not yet". TakenAt is when the copy was made, Epoch the
+// number of the restore from which the database began, 0 if of none.
 type Store struct {
 	TakenAt   int64
+	Epoch     int64
 	Runs      []Run
 	Targets   []Target
 	Tasks     []Task
@@ -31,6 +33,7 @@ type Run struct {
 	Targets     int               `json:"targets"`
 	CreatedAt   int64             `json:"created_at"`
 	BarrierAt   int64             `json:"barrier_at"`
+	MakeupUntil int64             `json:"makeup_until"`
 	ClosedAt    int64             `json:"barrier_closed_at"` // of the barrier
 	EndedAt     int64             `json:"closed_at"`         // of the run
 	Revision    int               `json:"revision"`
@@ -39,8 +42,10 @@ type Run struct {
 	Policy      RunPolicy         `json:"policy"`
 }
 
-// RunPolicy is what a run's policy says about budgets of its own; 0 is none.
+// RunPolicy is what a run's policy says about late answers, and about budgets of
+// its own; 0 is none.
 type RunPolicy struct {
+	Late       string  `json:"late"`
 	MaxRunning int     `json:"maxRunning"`
 	GrantRate  float64 `json:"grantRate"`
 	GrantBurst int     `json:"grantBurst"`
@@ -77,12 +82,15 @@ type Attempt struct {
 	StoreID    string          `json:"store_id"`
 	TerminalID string          `json:"terminal_id"`
 	GrantedAt  int64           `json:"granted_at"`
+	StartedAt  int64           `json:"started_at"`
+	LastSignAt int64           `json:"last_sign_at"`
 	EndedAt    int64           `json:"ended_at"`
 	ReceivedAt int64           `json:"received_at"`
 	Answer     protocol.Answer `json:"answer"`
 	Late       int             `json:"late"`
 	Code       protocol.Code   `json:"code"`
 	SHA256     string          `json:"sha256"`
+	DurationMs int64           `json:"duration_ms"` // by the terminal
 	Redacted   int             `json:"redacted"`
 	Result     *string         `json:"result"`
 }
@@ -133,16 +141,17 @@ type Query func(statement string) ([]string, error)
 // was made, epoch milliseconds.
 func ReadStore(query Query, takenAt int64) (Store, error) {
 	s := Store{TakenAt: takenAt}
+	var epochs []int64
 	for _, read := range []func(Query) error{
 		table(&s.Runs, `SELECT json_object('run_id', run_id, 'requested_by', requested_by, 'targets', targets, 'created_at', created_at,
-			'barrier_at', barrier_at, 'barrier_closed_at', barrier_closed_at, 'closed_at', closed_at, 'revision', revision, 'late_count', late_count,
+			'barrier_at', barrier_at, 'makeup_until', makeup_until, 'barrier_closed_at', barrier_closed_at, 'closed_at', closed_at, 'revision', revision, 'late_count', late_count,
 			'columns', json(columns), 'policy', json(policy)) FROM runs ORDER BY created_at, run_id`),
 		table(&s.Targets, `SELECT json_object('run_id', run_id, 'store_id', store_id) FROM run_targets ORDER BY run_id, store_id`),
 		table(&s.Tasks, `SELECT json_object('task_id', task_id, 'run_id', run_id, 'store_id', store_id, 'status', status, 'attempt', attempt,
 			'attempts', attempts, 'skipped', skipped, 'created_at', created_at, 'settled_at', settled_at) FROM tasks ORDER BY task_id`),
 		table(&s.Attempts, `SELECT json_object('task_id', task_id, 'attempt', attempt, 'store_id', store_id, 'terminal_id', terminal_id,
-			'granted_at', granted_at, 'ended_at', ended_at, 'received_at', received_at, 'answer', answer, 'late', late, 'code', code,
-			'sha256', sha256, 'redacted', redacted, 'result', result) FROM attempts ORDER BY task_id, attempt`),
+			'granted_at', granted_at, 'started_at', started_at, 'last_sign_at', last_sign_at, 'ended_at', ended_at, 'received_at', received_at,
+			'answer', answer, 'late', late, 'code', code, 'sha256', sha256, 'duration_ms', duration_ms, 'redacted', redacted, 'result', result) FROM attempts ORDER BY task_id, attempt`),
 		table(&s.Rejected, `SELECT json_object('task_id', task_id, 'attempt', attempt, 'terminal_id', terminal_id, 'sha256', sha256)
 			FROM rejected_results ORDER BY id`),
 		table(&s.Requests, `SELECT json_object('user', user, 'request_id', request_id, 'run_id', run_id) FROM requests ORDER BY user, request_id`),
@@ -150,10 +159,14 @@ func ReadStore(query Query, takenAt int64) (Store, error) {
 			'complete', complete, 'published_at', published_at, 'files', json(files)) FROM revisions ORDER BY run_id, revision`),
 		table(&s.Outcomes, `SELECT json_object('run_id', run_id, 'store_id', store_id, 'revision', revision, 'outcome', outcome,
 			'reason', reason, 'row', row) FROM outcomes ORDER BY run_id, revision, store_id`),
+		table(&epochs, `SELECT value FROM meta WHERE key = 'epoch'`),
 	} {
 		if err := read(query); err != nil {
 			return Store{}, err
 		}
+	}
+	for _, n := range epochs {
+		s.Epoch = n
 	}
 	return s, nil
 }

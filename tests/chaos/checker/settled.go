@@ -20,10 +20,13 @@ func settled(b *book) {
 		}
 	}
 	for _, run := range b.Store.Runs {
-		if b.Store.TakenAt < max(cmp.Or(run.ClosedAt, run.BarrierAt), last)+ms(b.limits.Settle) {
-			continue // it has time yet
-		}
 		rev, published := newest[run.RunID]
+		b.ends(run, rev, last)
+		if b.Store.TakenAt < max(cmp.Or(run.ClosedAt, run.BarrierAt), last)+ms(b.limits.Settle) {
+			b.weigh("not yet", 1)
+			continue
+		}
+		b.weigh("reports", 1)
 		if !published {
 			b.broken(Finding{Run: run.RunID}, "the last fault ended at %s and at %s it has no report", moment(last), moment(b.Store.TakenAt))
 			continue
@@ -36,6 +39,29 @@ func settled(b *book) {
 					t.Status, moment(b.Store.TakenAt), rev.Revision, t.StoreID, row.Outcome)
 			}
 		}
+	}
+}
+
+// ends: a run is closed, with nothing open, when its make-up window is over, or all of
+// it and its report are.
+func (b *book) ends(run Run, newest Revision, last int64) {
+	over, open := newest.PublishedAt, 0
+	for _, t := range b.ofRun[run.RunID] {
+		if t.SettledAt == 0 {
+			open++
+		}
+		over = max(over, t.SettledAt)
+	}
+	if open > 0 || newest.PublishedAt == 0 {
+		over = run.MakeupUntil
+	}
+	if b.Store.TakenAt <= max(min(over, run.MakeupUntil), last)+ms(b.limits.Settle) {
+		return // it has time yet
+	}
+	b.weigh("ends", 1)
+	if run.EndedAt == 0 || open > 0 {
+		b.broken(Finding{Run: run.RunID}, "it was to end at %s, the last fault ended at %s, and at %s it is closed %t and has %d tasks open",
+			moment(min(over, run.MakeupUntil)), moment(last), moment(b.Store.TakenAt), run.EndedAt != 0, open)
 	}
 }
 

@@ -1,6 +1,7 @@
 package checker
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 // changes.
 func targets(b *book) {
 	for _, run := range b.Store.Runs {
+		b.weigh("runs", 1)
 		where := Finding{Run: run.RunID}
 		stores := b.targets[run.RunID]
 		if len(stores) != run.Targets {
@@ -30,12 +32,30 @@ func targets(b *book) {
 		}
 	}
 	for _, r := range b.requests {
-		run, known := b.runs[r.reply.RunID]
-		if r.verb == protocol.VerbRun && r.reply.OK && known && r.reply.Stores != run.Targets {
-			b.broken(Finding{Run: run.RunID, Line: r.answered.Source}, "the reply promised %d stores, the run has %d", r.reply.Stores, run.Targets)
+		if run, known := b.runs[r.reply.RunID]; r.verb == protocol.VerbRun && r.reply.OK && known {
+			b.targetsAsked(r, run)
 		}
 	}
 	b.targetsEarlier()
+}
+
+// targetsAsked: the run is for as many stores as the reply promised, and for those
+// that the request named.
+func (b *book) targetsAsked(r request, run Run) {
+	where := Finding{Run: run.RunID, Line: r.answered.Source}
+	b.weigh("replies", 1)
+	if r.reply.Stores != run.Targets {
+		b.broken(where, "the reply promised %d stores, the run has %d", r.reply.Stores, run.Targets)
+	}
+	var asked protocol.RunRequest
+	if json.Unmarshal([]byte(r.asked.Payload), &asked) != nil || len(asked.Stores.Stores) == 0 {
+		return // every store, or those with a label
+	}
+	b.weigh("lists", 1)
+	named := slices.Compact(slices.Sorted(slices.Values(asked.Stores.Stores)))
+	if have := sorted(b.targets[run.RunID]); !slices.Equal(named, have) {
+		b.broken(where, "the stores %s were asked for, the run has %s", clip(strings.Join(named, " ")), clip(strings.Join(have, " ")))
+	}
 }
 
 func (b *book) targetsEarlier() {
@@ -49,6 +69,7 @@ func (b *book) targetsEarlier() {
 		}
 		old[t.RunID][t.StoreID] = true
 	}
+	b.weigh("earlier", len(old))
 	for _, run := range sorted(old) {
 		if was, is := sorted(old[run]), sorted(b.targets[run]); !slices.Equal(was, is) {
 			b.broken(Finding{Run: run}, "its targets were %s and are now %s", strings.Join(was, " "), strings.Join(is, " "))

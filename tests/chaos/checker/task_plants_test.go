@@ -26,7 +26,7 @@ func movePlants() []plant {
 				a.Answer, a.Code = protocol.AnswerSucceeded, ""
 			}},
 		{name: "granted after its end", rule: checker.Moves, want: `I2: run R2 task R2-A attempt 1 it was granted at 10:00:07.000, the task was over at 10:00:06.800`,
-			before: func(w *world) { w.task("R2-A").SettledAt = t0 + 6800 }},
+			before: func(w *world) { w.task("R2-A").SettledAt, w.attempt("R2-A", 1).StartedAt = t0+6800, 0 }},
 		{name: "a grant without a record", rule: checker.Moves, want: `I2: run R3 task R3-D attempt 1 (agent-D_pos1.jsonl:8) its grant was got and the store has no record of it`,
 			before: func(w *world) {
 				w.order(15_000, "D", protocol.Order{Order: protocol.OrderGrant, TaskID: "R3-D", Attempt: 1})
@@ -38,6 +38,20 @@ func movePlants() []plant {
 		{name: "an attempt ahead of its task", rule: checker.Moves, want: `I2: run R3 task R3-D attempt 1 the store has a record of it, the task is at attempt 0`,
 			before: func(w *world) {
 				w.e.Store.Attempts = append(w.e.Store.Attempts, checker.Attempt{TaskID: "R3-D", Attempt: 1, GrantedAt: t0 + 15_000})
+			}},
+		{name: "an attempt too many", rule: checker.Moves, want: `I2: run R1 task R1-B the store has 2 records of attempts of it, 1 are allowed`,
+			before: func(w *world) { w.task("R1-B").Attempts = 1 }},
+		{name: "one attempt for two terminals", rule: checker.Moves, want: `I2: run R2 task R2-A attempt 1 (agent-A_pos2.jsonl:1) its grant was got by A/pos2, and by another terminal before`,
+			before: func(w *world) {
+				w.say(7500, second("A"), history.Line{Act: history.ActGot, Topic: "muster/v1/stores/A/terminals/pos2/orders",
+					Payload: w.text(protocol.Order{Meta: w.meta(7500), Order: protocol.OrderGrant, TaskID: "R2-A", Attempt: 1})})
+			}},
+		{name: "an end before its beginning", rule: checker.Moves, want: `I2: run R1 task R1-B attempt 1 the store has it as started at 10:00:00.900, before its grant at 10:00:01.100` +
+			"\n" + `I2: run R1 task R1-B attempt 1 the store has it as ended at 10:00:01.000, before its grant at 10:00:01.100` +
+			"\n" + `I2: run R1 task R1-B attempt 1 the store has it as taking -5 ms`,
+			before: func(w *world) {
+				a := w.attempt("R1-B", 1)
+				a.StartedAt, a.EndedAt, a.DurationMs = t0+900, t0+1000, -5
 			}},
 		{name: "a task that is gone", rule: checker.Moves, want: `I2: run R0 task R0-A an earlier copy of the store has it, this one has not`,
 			before: func(w *world) {
@@ -88,7 +102,12 @@ func executionPlants() []plant {
 				w.grantQuietly(9500, "R2-B")
 				t.Status = task.Cancelled
 			}},
-		{name: "granted after its cancel was confirmed", rule: checker.Cancelled, want: `I9: run R2 task R2-B attempt 1 (scripts.markers:6) it was executed: its cancel was confirmed at 10:00:09.010 (client-wang.jsonl:10), it was granted at 10:00:09.500`,
+		{name: "a cancel that got lost", rule: checker.Cancelled, want: `I9: run R2 (client-wang.jsonl:10) its cancels were confirmed for 2 tasks, and 1 are withdrawn`,
+			before: func(w *world) {
+				w.edit(about(history.ActAnswered, `"cancelled":1`), replace(`"cancelled":1`, `"cancelled":2`))
+			}},
+		{name: "granted after its cancel was confirmed", rule: checker.Cancelled, want: `I9: run R2 (client-wang.jsonl:10) its cancels were confirmed for 1 tasks, and 0 are withdrawn` +
+			"\n" + `I9: run R2 task R2-B attempt 1 (scripts.markers:6) it was executed: its cancel was confirmed at 10:00:09.010 (client-wang.jsonl:10), it was granted at 10:00:09.500`,
 			before: func(w *world) {
 				w.without(about(history.ActGot, `"R2-B"`, `"cancelled"`))
 				*w.task("R2-B") = checker.Task{TaskID: "R2-B", RunID: "R2", StoreID: "B", Status: task.Pending, Attempts: 2, CreatedAt: t0 + 6005}
@@ -104,6 +123,7 @@ func executionPlants() []plant {
 // grantQuietly is a grant without its event.
 func (w *world) grantQuietly(at int64, id string) {
 	w.grant(at, id)
+	w.attempt(id, w.task(id).Attempt).StartedAt = 0
 	w.without(about(history.ActGot, `"`+id+`"`, `"granted"`))
 }
 
@@ -126,6 +146,10 @@ func targetPlants() []plant {
 		{name: "fewer stores than promised", rule: checker.Targets, want: `I4: run R2 (client-wang.jsonl:8) the reply promised 3 stores, the run has 2`,
 			before: func(w *world) {
 				w.edit(about(history.ActAnswered, `"R2"`), replace(`"stores":2`, `"stores":3`))
+			}},
+		{name: "other stores than were asked for", rule: checker.Targets, want: `I4: run R2 (client-wang.jsonl:8) the stores A Z were asked for, the run has A B`,
+			before: func(w *world) {
+				w.edit(about(history.ActAsked, `"r2"`), replace(`"stores":"all"`, `"stores":["A","Z"]`))
 			}},
 		{name: "targets that change", rule: checker.Targets, want: `I4: run R2 its targets were A B Q and are now A B`,
 			before: func(w *world) {

@@ -99,6 +99,52 @@ func allowed() map[string]func(*world) {
 		"nonsense on the wire": func(w *world) {
 			w.say(1000, agentOf("A"), history.Line{Act: history.ActSent, Topic: "muster/v1/stores/A/terminals/pos1/result", Payload: "{\"taskId\""})
 		},
+		"an answer that came as the barrier closed": func(w *world) {
+			w.grant(24_000, "R3-D")
+			w.answer(24_945, "R3-D", `{"marker":"d"}`)
+			w.attempt("R3-D", 1).Late = 1
+			w.runOf("R3").LateCount = 1
+			w.judge(27_000, "R3", 2, protocol.WhyLateResults, map[string]string{"D": "succeeded"})
+			w.runOf("R3").EndedAt = t0 + 27_030
+		},
+		"an answer after the barrier that only is recorded": func(w *world) {
+			w.runOf("R3").Policy.Late = "record_only"
+			w.grant(26_000, "R3-D")
+			w.answer(27_000, "R3-D", "")
+			a := w.attempt("R3-D", 1)
+			a.Late = 1
+			w.task("R3-D").SettledAt = a.EndedAt
+			w.runOf("R3").EndedAt = t0 + 27_030
+		},
+		"a number that the files of a replaced database took": func(w *world) {
+			w.e.Store.Epoch = 7
+			w.runOf("R3").Revision = 2
+			rev := find(w.t, w.e.Store.Revisions, func(r checker.Revision) bool { return r.RunID == "R3" })
+			again := *rev
+			again.Revision = 2
+			w.e.Store.Revisions = append(w.e.Store.Revisions, again)
+			w.passed = "R3"
+		},
+		"a make-up window that has just ended": func(w *world) { w.runOf("R3").MakeupUntil = t0 + 150_000 },
+		"a cancel that finds nothing left": func(w *world) {
+			none := 0
+			w.ask(9500, protocol.VerbCancel, `{"runId":"R2"}`, history.OutcomeOK, protocol.Reply{OK: true, Status: "accepted", RunID: "R2", Cancelled: &none})
+		},
+		"a list of stores with one named twice": func(w *world) {
+			w.edit(about(history.ActAsked, `"r2"`), replace(`"stores":"all"`, `"stores":["B","A","B"]`))
+		},
+		"a grant that comes again": func(w *world) {
+			w.order(7500, "A", protocol.Order{Order: protocol.OrderGrant, TaskID: "R2-A", Attempt: 1})
+		},
+		"an offer that got lost": func(w *world) {
+			w.say(14_600, watch, history.Line{Act: history.ActFault, Name: "terminal lost D/pos1"})
+			w.without(func(l history.Line) bool { return strings.HasSuffix(l.Topic, "R3-D") && l.AtMs > t0+14_000 })
+		},
+		"an offer behind a line that is held": func(w *world) {
+			w.say(13_000, watch, history.Line{Act: history.ActFault, Name: "terminal partition D/pos1", On: true})
+			w.say(26_000, watch, history.Line{Act: history.ActFault, Name: "terminal partition D/pos1"})
+			w.without(func(l history.Line) bool { return strings.HasSuffix(l.Topic, "R3-D") && l.AtMs > t0+14_000 })
+		},
 		"two moves noted the wrong way round": func(w *world) {
 			w.grantQuietly(9015, "R2-B")
 			w.task("R2-B").Status = task.Cancelled
@@ -109,7 +155,7 @@ func allowed() map[string]func(*world) {
 				n++
 				return l.Act == history.ActSampled && n%3 > 0
 			})
-			w.samples(func(n int, s *history.Sample) { s.Goroutines += n * 1000 })
+			w.samples(func(n int, s *history.Sample) { s.Threads += n * 1000 })
 		},
 	}
 }
@@ -125,6 +171,7 @@ func alsoAllowed() map[string]func(*world) {
 			w.grant(53_000, "R4-B")
 			w.answer(54_000, "R4-B", `{"marker":1.50}`)
 			w.judge(54_010, "R4", 1, protocol.WhyAllSettled, map[string]string{"A": "succeeded", "B": "succeeded"})
+			w.runOf("R4").EndedAt = t0 + 54_020
 		},
 		"uploads one after the other": func(w *world) {
 			w.e.Limits.UploadsInFlight, w.e.Limits.UploadBytesPerSecond, w.e.Limits.UploadBurstBytes = 1, 1000, 10_000
@@ -132,6 +179,30 @@ func alsoAllowed() map[string]func(*world) {
 			w.order(1300, "A", protocol.Order{Order: protocol.OrderSend, TaskID: "R1-A", Attempt: 1}) // the first was lost
 			w.upload(2001, "R1-B", 1, 1500)
 			w.upload(4800, "R1-B", 2, 2500)
+		},
+		"a slot given away when nothing was heard": func(w *world) { w.slowUpload() },
+		"a slot given away after a sign that may have been an announcement": func(w *world) {
+			w.slowUpload()
+			w.attempt("R3-D", 1).LastSignAt = t0 + 58_000
+			w.order(58_001, "D", protocol.Order{Order: protocol.OrderSend, TaskID: "R3-D", Attempt: 1})
+		},
+		"an upload of which something got lost": func(w *world) {
+			w.slowUpload()
+			w.attempt("R3-D", 1).LastSignAt = t0 + 50_100
+			w.say(45_000, watch, history.Line{Act: history.ActFault, Name: "terminal lost D/pos1"})
+		},
+		"an order to send that comes again over a bad line": func(w *world) {
+			w.e.Limits.UploadsInFlight = 1
+			w.upload(1200, "R1-A", 1, 9000)
+			again := w.e.History[len(w.e.History)-1]
+			w.upload(4800, "R1-B", 2, 2500)
+			w.say(4850, agentOf("A"), again)
+		},
+		"bytes that were saved up since a start": func(w *world) {
+			w.slowUpload()
+			w.e.Limits.UploadsInFlight, w.e.Limits.UploadBytesPerSecond, w.e.Limits.UploadBurstBytes = 0, 1000, 10_000
+			w.say(38_000, watch, history.Line{Act: history.ActFault, Name: "dispatcher", On: true})
+			w.say(39_500, watch, history.Line{Act: history.ActFault, Name: "dispatcher"})
 		},
 		"an upload that its connection ended": func(w *world) {
 			w.e.Limits.UploadsInFlight = 1

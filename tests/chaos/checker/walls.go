@@ -12,6 +12,7 @@ func walls(b *book) {
 		if l.Act != history.ActGot {
 			continue
 		}
+		b.weigh("messages", 1)
 		addr, ok := b.topics.Parse(l.Topic)
 		where := Finding{Line: l.Source}
 		switch {

@@ -30,6 +30,11 @@ func agentOf(store string) history.Participant {
 	return history.Participant{Who: store + "/pos1", Role: history.RoleAgent, Store: store, Terminal: "pos1"}
 }
 
+// second is another terminal of the store.
+func second(store string) history.Participant {
+	return history.Participant{Who: store + "/pos2", Role: history.RoleAgent, Store: store, Terminal: "pos2"}
+}
+
 // world is evidence in the making. Times are milliseconds after t0.
 type world struct {
 	t     *testing.T
@@ -37,6 +42,8 @@ type world struct {
 	lines map[string]int // file: lines
 	calls int64
 	seq   int64
+	// passed is a run whose first revision has no files.
+	passed string
 }
 
 func newWorld(t *testing.T) *world {
@@ -95,7 +102,8 @@ func (w *world) ask(at int64, verb protocol.Verb, payload string, outcome histor
 // run makes a run with a task for each store, named run-store.
 func (w *world) run(at int64, id, request string, barrier int64, stores ...string) {
 	s := &w.e.Store
-	s.Runs = append(s.Runs, checker.Run{RunID: id, RequestedBy: "wang", Targets: len(stores), CreatedAt: t0 + at, BarrierAt: t0 + barrier,
+	s.Runs = append(s.Runs, checker.Run{RunID: id, RequestedBy: "wang", Targets: len(stores), CreatedAt: t0 + at, BarrierAt: t0 + barrier, MakeupUntil: t0 + barrier + 600_000,
+		Policy:  checker.RunPolicy{Late: "accept_and_revise"},
 		Columns: []protocol.Column{{Name: "marker", Pointer: "/marker", Title: "Marker", TitleZh: "标记"}}})
 	if request != "" {
 		s.Requests = append(s.Requests, checker.Request{User: "wang", RequestID: request, RunID: id})
@@ -165,7 +173,7 @@ func (w *world) grant(at int64, id string) int {
 		Payload: w.text(protocol.Claim{Meta: w.meta(at - 10), TaskID: id})})
 	t.Attempt++
 	t.Status = task.Running
-	w.e.Store.Attempts = append(w.e.Store.Attempts, checker.Attempt{TaskID: id, Attempt: t.Attempt, StoreID: t.StoreID, TerminalID: "pos1", GrantedAt: t0 + at})
+	w.e.Store.Attempts = append(w.e.Store.Attempts, checker.Attempt{TaskID: id, Attempt: t.Attempt, StoreID: t.StoreID, TerminalID: "pos1", GrantedAt: t0 + at, StartedAt: t0 + at + 20})
 	w.event(at, id, "granted")
 	w.order(at+5, t.StoreID, protocol.Order{Order: protocol.OrderGrant, TaskID: id, Attempt: t.Attempt})
 	w.mark(at+15, id, t.Attempt, 4000+len(w.e.Store.Attempts))
@@ -306,7 +314,7 @@ func clean(t *testing.T) *world {
 	w.runOf("R1").EndedAt = t0 + 42_005
 	for i := range int64(40) {
 		w.say(i*4000+50, watch, history.Line{Act: history.ActSampled, Name: "dispatcher", PID: 77,
-			Sample: &history.Sample{Goroutines: 50, Descriptors: 30, RSSBytes: 60 << 20}})
+			Sample: &history.Sample{Threads: 50, Descriptors: 30, RSSBytes: 60 << 20}})
 	}
 	return w
 }

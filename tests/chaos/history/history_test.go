@@ -44,7 +44,7 @@ func TestWhatWasWrittenComesBackInTheOrderOfTime(t *testing.T) {
 	answered, err := wang.Asked("muster/v1/req/wang/run", []byte(`{"job":"probe"}`))
 	steps := []error{err, agent.Connected(true), agent.Subscribed("muster/v1/stores/A/tasks/+"), agent.Got("topic", []byte("{\n}"), true),
 		agent.Executed("T", 2), agent.Sent("topic", []byte(`"店"`), false), answered(history.OutcomeUnknown, nil),
-		wang.Looked("2026/09/a.json", []byte("abc")), wang.Fault("broker", true), wang.Sampled("dispatcher", 7, history.Sample{Goroutines: 5}),
+		wang.Looked("2026/09/a.json", []byte("abc")), wang.Fault("broker", true), wang.Sampled("dispatcher", 7, history.Sample{Threads: 5}),
 		agent.Connected(false), agent.Close()}
 	for i, err := range steps {
 		if err != nil {

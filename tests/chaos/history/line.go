@@ -100,7 +100,7 @@ type Line struct {
 
 // Sample is what a process uses. A member is 0 when it was not measured.
 type Sample struct {
-	Goroutines  int   `json:"goroutines,omitempty"`
+	Threads     int   `json:"threads,omitempty"`
 	Descriptors int   `json:"descriptors,omitempty"`
 	RSSBytes    int64 `json:"rssBytes,omitempty"`
 }

@@ -56,6 +56,7 @@ func (b *bender) pass(m tap.Message) []tap.Passage {
 	switch {
 	case b.hits(b.odds.Lost) && time.Since(b.lost) > lossEvery:
 		b.lost = time.Now()
+		w.check(w.eye.Fault(b.seat.suffers("lost"), false)) // what hangs on the message is not judged
 		passages = nil
 	case b.hits(b.odds.Late):
 		passages[0].After = between(b.rng, time.Millisecond, latest)

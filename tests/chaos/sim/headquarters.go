@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -133,9 +134,7 @@ func (w *world) look() map[string][]byte {
 			err = w.eye.Looked(name, content)
 		}
 	}
-	if err != nil {
-		w.failed = err
-	}
+	w.failed = errors.Join(w.failed, err)
 	return files
 }
 

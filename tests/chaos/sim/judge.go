@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -14,44 +15,67 @@ import (
 	"muster/tests/chaos/history"
 )
 
-// evidence gathers what is judged, while headquarters still stands.
-func (w *world) evidence(ctx context.Context) (e checker.Evidence, err error) {
+// evidence gathers what is judged, while headquarters still stands. The reports are
+// looked at after the database: a revision that is published in between has files that
+// nobody asks for.
+func (w *world) evidence(ctx context.Context) (p Played, err error) {
 	w.mu.Lock()
 	hq, before := w.hq, w.early
+	p.Owed = slices.Clone(w.owed)
 	w.mu.Unlock()
 	if hq == nil {
-		return e, fmt.Errorf("headquarters is not there")
+		return p, errors.New("headquarters is not there")
 	}
-	e.Reports = w.look()
 	at, _ := w.now()
-	if e.Store, err = readStore(ctx, hq.folder, at); err != nil {
-		return e, err
+	if p.Store, err = readStore(ctx, hq.folder, at); err != nil {
+		return p, err
 	}
+	p.Reports = w.look()
 	if before != nil {
-		e.Earlier = &before.store
+		p.Earlier = &before.store
 	}
-	l := w.plan.Limits
-	e.Limits = checker.Limits{MaxRunning: l.MaxRunning, GrantsPerSecond: l.GrantsPerSecond, GrantBurst: l.GrantBurst,
+	cfg, err := w.hqConfig(hq.folder)
+	p.Limits = checker.Limits{MaxRunning: cfg.Admission.MaxRunning, GrantsPerSecond: cfg.Admission.GrantsPerSecond, GrantBurst: cfg.Admission.GrantBurst,
+		UploadsInFlight: cfg.Collection.InFlight, UploadBytesPerSecond: cfg.Collection.BytesPerSecond, UploadBurstBytes: cfg.Collection.BurstBytes,
 		Slack: time.Millisecond, Settle: settle, Reoffer: reoffer}
-	return e, nil
+	return p, err
 }
 
 // reoffer allows for the slowest line, on which an offer may be kept back too.
 const reoffer = latest + 20*time.Second
 
 // Judge reads the histories in a folder and applies every rule.
-func Judge(folder string, p Played) ([]checker.Finding, history.History, error) {
+func Judge(folder string, p Played) (checker.Verdict, history.History, error) {
 	h, err := history.Read(filepath.Join(folder, "history"))
 	if err != nil {
-		return nil, h, err
+		return checker.Verdict{}, h, err
 	}
 	p.History = h.Lines
-	found, err := checker.Check(p.Evidence)
-	return slices.Concat(found, kept(h.Lines), obeyed(h.Lines), owned(h.Lines, p)), h, err
+	v, err := checker.Judge(p.Evidence)
+	if err != nil {
+		return v, h, err
+	}
+	for _, rule := range []func([]history.Line, Played) ([]checker.Finding, checker.Weights){kept, obeyed, owned} {
+		found, weights := rule(h.Lines, p)
+		v.Findings = append(v.Findings, found...)
+		v.Weights.Add(weights)
+	}
+	return v, h, nil
+}
+
+// Claimed are the parts of the rules that enough seeds judge something of. Samples,
+// the audit, budgets of runs and looks at single topics are others' to judge.
+func Claimed() []string {
+	return []string{"I1 receipts", "I1 values", "I1 kept", "I2 tasks", "I2 grants", "I2 earlier", "I2 events", "I3 marks", "I3 owned",
+		"I4 runs", "I4 replies", "I4 lists", "I4 earlier", "I5 at the barrier", "I5 moved", "I5 late", "I5 revisions", "I5 files", "I5 looks",
+		"I6 running", "I6 seen to run", "I6 grants", "I6 uploads", "I6 bytes", "I7 barriers", "I8 requests", "I8 receipts",
+		"I9 cancels", "I9 confirmed", "I9 withdrawn", "I9 obeyed", "I10 offers", "I11 messages", "I12 reports", "I12 ends",
+		"retained tellings", "invented answers", "invented reported"}
 }
 
 // obeyed: what a terminal has heard the cancel of, it does not start.
-func obeyed(lines []history.Line) (found []checker.Finding) {
+func obeyed(lines []history.Line, _ Played) (found []checker.Finding, weights checker.Weights) {
+	weights = checker.Weights{}
 	type seat struct{ who, task string }
 	cancelled := map[seat]struct {
 		attempt int
@@ -68,22 +92,25 @@ func obeyed(lines []history.Line) (found []checker.Finding) {
 				cancelled[seat{l.Who, order.TaskID}] = heard
 			}
 		case l.Act == history.ActExecuted:
-			heard := cancelled[seat{l.Who, l.Task}]
+			heard, was := cancelled[seat{l.Who, l.Task}]
+			if was {
+				weights["I9 obeyed"]++
+			}
 			if l.Attempt <= heard.attempt && l.AtMs > heard.line.AtMs+atOnce.Milliseconds() {
 				found = append(found, checker.Finding{Rule: checker.Cancelled, Task: l.Task, Attempt: l.Attempt, Line: l.Source,
 					Text: fmt.Sprintf("its terminal started it after it had heard that it is cancelled (%s)", heard.line.Source)})
 			}
 		}
 	}
-	return found
+	return found, weights
 }
 
 // atOnce allows for what happens at one moment of virtual time.
 const atOnce = 50 * time.Millisecond
 
-// owned: a terminal answers for what it was killed in the middle of, whatever else
-// it did since.
-func owned(lines []history.Line, p Played) (found []checker.Finding) {
+// owned: a terminal answers for what it executed, and for what it was killed in the
+// middle of, whatever else it did since.
+func owned(lines []history.Line, p Played) (found []checker.Finding, weights checker.Weights) {
 	type attempt struct {
 		who, task string
 		number    int
@@ -107,26 +134,32 @@ func owned(lines []history.Line, p Played) (found []checker.Finding) {
 	for _, t := range p.Store.Tasks {
 		tasks[t.TaskID] = t
 	}
-	for _, c := range p.Cut {
-		t := tasks[c.Task]
-		if t.SettledAt != 0 && t.SettledAt <= c.At {
+	weights = checker.Weights{}
+	for _, o := range p.Owed {
+		t := tasks[o.Task]
+		if t.SettledAt != 0 && t.SettledAt <= o.At {
 			continue // it was over, and may have been given up
 		}
-		answered := said[attempt{c.Who, c.Task, c.Attempt}]
-		for n := c.Attempt + 1; n <= t.Attempt; n++ { // by a stored result
-			answered = answered || said[attempt{c.Who, c.Task, n}] && !done[attempt{c.Who, c.Task, n}]
+		weights["I3 owned"]++
+		answered := said[attempt{o.Who, o.Task, o.Attempt}]
+		for n := o.Attempt + 1; n <= t.Attempt; n++ { // by a stored result; or the next attempt took the place of a failure that was not sent yet
+			answered = answered || said[attempt{o.Who, o.Task, n}] && (!o.Killed || !done[attempt{o.Who, o.Task, n}])
 		}
 		if !answered {
-			found = append(found, checker.Finding{Rule: checker.Executions, Task: c.Task, Attempt: c.Attempt,
-				Text: fmt.Sprintf("%s was killed in the middle of it at %d and never answered for it", c.Who, c.At)})
+			how := "executed it until"
+			if o.Killed {
+				how = "was killed in the middle of it at"
+			}
+			found = append(found, checker.Finding{Rule: checker.Executions, Task: o.Task, Attempt: o.Attempt,
+				Text: fmt.Sprintf("%s %s %d and never answered for it", o.Who, how, o.At)})
 		}
 	}
-	return found
+	return found, weights
 }
 
 // kept: an agent says each answer again until it has the receipt for it. All
 // faults are long over, so that each was taken in.
-func kept(lines []history.Line) (found []checker.Finding) {
+func kept(lines []history.Line, _ Played) (found []checker.Finding, weights checker.Weights) {
 	type answer struct {
 		who, task string
 		attempt   int
@@ -155,5 +188,5 @@ func kept(lines []history.Line) (found []checker.Finding) {
 				Text: "the answer was sent and never receipted: its terminal gave it up"})
 		}
 	}
-	return found
+	return found, checker.Weights{"I1 kept": len(results)}
 }

@@ -53,9 +53,9 @@ func TestWhatAKilledAgentStartedIsNotStartedAgain(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			found, h, err := sim.Judge(folder, p)
-			if err != nil || len(found) > 0 {
-				t.Errorf("%v, %v", found, err)
+			v, h, err := sim.Judge(folder, p)
+			if err != nil || len(v.Findings) > 0 {
+				t.Errorf("%v, %v", v.Findings, err)
 			}
 			var records, marks []string
 			for _, a := range p.Store.Attempts {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,13 +36,29 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestSimulation plays seeds: one that is given, or new ones.
+// enough is how many seeds meet everything that a rule speaks of.
+const enough = 40
+
+// TestSimulation plays seeds: one that is given, or new ones. With enough of them each
+// rule that is claimed must have had something to judge.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
-	for _, seed := range chosen(t) {
+	var mu sync.Mutex
+	weights := checker.Weights{}
+	list := chosen(t)
+	t.Cleanup(func() {
+		t.Logf("judged %s", weights)
+		if idle := weights.Without(sim.Claimed()); len(list) >= enough && len(idle) > 0 {
+			t.Errorf("%d seeds gave nothing to judge of: %q", len(list), idle)
+		}
+	})
+	for _, seed := range list {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			simulate(t, seed)
+			weighed := simulate(t, seed)
+			mu.Lock()
+			defer mu.Unlock()
+			weights.Add(weighed)
 		})
 	}
 }
@@ -59,7 +76,7 @@ func chosen(t *testing.T) (list []uint64) {
 	switch {
 	case n > 0:
 	case programs.Full():
-		n = 40
+		n = enough
 	default:
 		n = 3
 	}
@@ -70,8 +87,8 @@ func chosen(t *testing.T) (list []uint64) {
 	return list
 }
 
-// simulate plays one seed and judges it.
-func simulate(t *testing.T, seed uint64) {
+// simulate plays one seed, judges it, and returns how much was judged.
+func simulate(t *testing.T, seed uint64) checker.Weights {
 	t.Helper()
 	folder := t.TempDir()
 	if *keep != "" {
@@ -89,11 +106,11 @@ func simulate(t *testing.T, seed uint64) {
 			t.Error(err)
 		}
 	})
-	found, h, err := sim.Judge(folder, e)
+	v, h, err := sim.Judge(folder, e)
 	if err != nil {
 		t.Error(err)
 	}
-	for _, f := range found {
+	for _, f := range v.Findings {
 		t.Error(f)
 	}
 	if len(e.Store.Attempts) == 0 || len(e.Store.Tasks) == 0 {
@@ -102,7 +119,8 @@ func simulate(t *testing.T, seed uint64) {
 	if t.Failed() {
 		t.Logf("%s\nrepeat it with: make sim SEED=%d", plan, seed)
 	}
-	t.Logf("seed %d: %s, in %.1f s", seed, tally(h, e.Store), time.Since(began).Seconds())
+	t.Logf("seed %d: %s, in %.1f s; judged %s", seed, tally(h, e.Store), time.Since(began).Seconds(), v.Weights)
+	return v.Weights
 }
 
 func tally(h history.History, s checker.Store) string {

@@ -69,6 +69,9 @@ func (w *world) newSeat(i int, s Seat) *seat {
 	return at
 }
 
+// suffers names a fault of the terminal, as the checker reads it.
+func (s *seat) suffers(what string) string { return "terminal " + what + " " + s.seat.name() }
+
 func (s *seat) host() *mesh.Host {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +135,11 @@ func (s *seat) kill(ctx context.Context, f Fault) {
 	l.host.Freeze(f.Told)
 	s.world.check(copyExactly(l.folder, next, everything))
 	s.world.check(lose(next, f.Loses))
-	s.world.cutOff(s, cut, f.Loses)
+	if f.Loses == Nothing {
+		s.world.owes(s, true, cut...)
+	} else {
+		s.world.forgets(s)
+	}
 	l.cancel()
 	wait(f.For)
 	s.start(ctx)
@@ -232,6 +239,9 @@ func (l *life) done(e execution) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.doing, e)
+	if !l.dead {
+		l.seat.world.owes(l.seat, false, e)
+	}
 }
 
 // end is how an execution goes.

@@ -51,7 +51,7 @@ type world struct {
 	waiting map[string][]chan *seat
 	failed  error
 	early   *early
-	cut     []Interruption
+	owed    []Owed
 	counter []chan<- withheld // who waits for a grant to countermand
 }
 
@@ -61,16 +61,17 @@ type withheld struct{ run, store string }
 // Played is what a simulation left to be judged.
 type Played struct {
 	checker.Evidence
-	Cut []Interruption
+	Owed []Owed
 }
 
-// Interruption is an execution in the middle of which its agent was killed, which
-// then has its journal.
-type Interruption struct {
+// Owed is an execution for which its agent, which has its journal since, owes an
+// answer: it came to its end, or the agent was killed in the middle of it.
+type Owed struct {
 	Who     string // the terminal, as in the history
 	Task    string
 	Attempt int
-	At      int64 // epoch ms
+	At      int64 // of the end or the kill, epoch ms
+	Killed  bool
 }
 
 // Play plays a plan and returns what is to be judged. It is called in a synctest
@@ -84,7 +85,7 @@ func Play(ctx context.Context, plan Plan, folder string) (Played, error) {
 	e, err := w.evidence(ctx)
 	w.check(err)
 	w.end()
-	return Played{e, w.cut}, w.failed
+	return e, w.failed
 }
 
 func newWorld(plan Plan, folder string) *world {
@@ -239,15 +240,15 @@ func (w *world) end() {
 func (w *world) harm(ctx context.Context, f Fault) {
 	w.until(f.At)
 	s := w.await(f)
-	name := string(f.Kind) + " " + s.seat.name()
+	name := s.suffers(string(f.Kind))
 	switch f.Kind {
 	case KillHQ:
 		w.killHeadquarters(ctx, f)
 		return
-	case Countermand:
-		w.check(w.eye.Fault(string(f.Kind), true))
+	case Countermand: // of whose grant is not known yet, and no line breaks
+		w.check(w.eye.Fault("terminal "+string(f.Kind), true))
 		w.countermand(ctx)
-		w.check(w.eye.Fault(string(f.Kind), false))
+		w.check(w.eye.Fault("terminal "+string(f.Kind), false))
 		return
 	case Step:
 		name = "step"
@@ -269,19 +270,21 @@ func (w *world) harm(ctx context.Context, f Fault) {
 	w.check(w.eye.Fault(name, false))
 }
 
-// cutOff notes in the middle of which executions an agent was killed. With its
-// journal it loses what it would have answered for.
-func (w *world) cutOff(s *seat, cut []execution, loses Loss) {
+// owes notes executions that a terminal is to answer for.
+func (w *world) owes(s *seat, killed bool, list ...execution) {
 	at, _ := w.now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if loses != Nothing {
-		w.cut = slices.DeleteFunc(w.cut, func(i Interruption) bool { return i.Who == s.seat.name() })
-		return
+	for _, e := range list {
+		w.owed = append(w.owed, Owed{Who: s.seat.name(), Task: e.task, Attempt: e.attempt, At: at, Killed: killed})
 	}
-	for _, e := range cut {
-		w.cut = append(w.cut, Interruption{Who: s.seat.name(), Task: e.task, Attempt: e.attempt, At: at})
-	}
+}
+
+// forgets: with its journal a terminal loses what it would have answered for.
+func (w *world) forgets(s *seat) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.owed = slices.DeleteFunc(w.owed, func(o Owed) bool { return o.Who == s.seat.name() })
 }
 
 // step sets headquarters' clock on the wall wrong for a while. While it is dead
