@@ -35,6 +35,8 @@ type office struct {
 	t       testing.TB
 	folder  string
 	store   *store.Store
+	deps    barrier.Deps
+	config  barrier.Config
 	barrier *barrier.Barrier
 
 	mu   sync.Mutex
@@ -62,10 +64,11 @@ func setup(t testing.TB, observers ...func([]store.Change)) *office {
 		t.Fatal(err)
 	}
 	o.store = s
-	o.barrier = barrier.New(barrier.Deps{Runs: s, Snapshots: barrier.Pinned(s), Revisions: s, Publications: s, Reporter: reporter,
+	o.deps = barrier.Deps{Runs: s, Snapshots: barrier.Pinned(s), Revisions: s, Publications: s, Reporter: reporter,
 		Sender: transport.NewSender(o, topics, time.Now), Now: time.Now, Log: slog.New(slog.DiscardHandler),
-		Alarm: func(kind, id string, err error) { t.Errorf("alarm %s for run %s: %v", kind, id, err) }},
-		barrier.Config{Folder: o.folder, Location: time.FixedZone("Asia/Shanghai", 8*3600)})
+		Alarm: func(kind, id string, err error) { t.Errorf("alarm %s for run %s: %v", kind, id, err) }}
+	o.config = barrier.Config{Folder: o.folder, Location: time.FixedZone("Asia/Shanghai", 8*3600)}
+	o.barrier = barrier.New(o.deps, o.config)
 	for _, observer := range append(observers, o.barrier.Changed) {
 		s.Observe(observer)
 	}
@@ -271,28 +274,4 @@ func TestNobodyAnswersAndTheReportSaysSo(t *testing.T) {
 			t.Errorf("got rates %+v, verdict %s, B: %s", r.Rates, r.Verdict, r.Stores[1].Reason)
 		}
 	})
-}
-
-// BenchmarkBarrierOfHundredThousandStores is from the last cancelled task to
-// the retained summary: judge, store, check and write three files.
-func BenchmarkBarrierOfHundredThousandStores(b *testing.B) {
-	ids := make([]string, 100_000)
-	for i := range ids {
-		ids[i] = fmt.Sprintf("S%06d", i)
-	}
-	for b.Loop() {
-		b.StopTimer()
-		done := make(chan struct{})
-		o := setup(b, func(changes []store.Change) {
-			if changes[len(changes)-1].Kind == store.RunClosed {
-				close(done)
-			}
-		})
-		o.create(ids, []string{"上海虹桥店"})
-		b.StartTimer()
-		if _, _, err := o.store.Cancel(b.Context(), runID, nil, task.ReasonByUser, "ada", time.Now()); err != nil {
-			b.Fatal(err)
-		}
-		<-done
-	}
 }

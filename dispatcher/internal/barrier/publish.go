@@ -13,12 +13,15 @@ import (
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
 	"muster/internal/protocol"
-	"muster/internal/task"
 )
 
 // missingShown bounds the store ids in a summary, which must stay small enough
 // to be retained for every run.
 const missingShown = 100
+
+// largeAbove is from how many targets on the summary does not wait for all files.
+// Those of fewer are written in some tenths of a second, and one word is enough.
+const largeAbove = 5000
 
 // outputWork prepares the publication of the run's next revision.
 func (b *Barrier) outputWork(ctx context.Context, r *run) func() (func(), error) {
@@ -35,8 +38,10 @@ func (b *Barrier) outputWork(ctx context.Context, r *run) func() (func(), error)
 	}
 }
 
-// publish brings one revision out: files, then the mark in the store, then the
-// retained summary. Everything is made from the store alone, so that whatever
+// publish brings one revision out: the files, the JSON file first and the manifest
+// last, then the mark in the store, then the retained summary. A large one has its
+// summary said before, too, as soon as the JSON file is there: nobody is to wait for
+// the other formats. Everything is made from the store alone, so that whatever
 // was lost on the way is made again with the same bytes. A revision that was
 // marked before has only its summary sent again. One whose number is taken by a
 // revision that the store does not know is reissued under next, else next is 0.
@@ -49,29 +54,38 @@ func (b *Barrier) publish(ctx context.Context, id string, revision int) (next in
 	if err != nil {
 		return 0, err
 	}
-	head, rows, err := b.build(ctx, &run, revisions)
+	rev := &revisions[len(revisions)-1]
+	if !rev.PublishedAt.IsZero() {
+		return 0, b.summariseAgain(ctx, &run, revisions)
+	}
+	head, in, err := b.build(ctx, &run, revisions, keptBytes)
 	if err != nil {
 		return 0, err
 	}
-	rev := &revisions[len(revisions)-1]
-	files := rev.Files
-	if rev.PublishedAt.IsZero() {
-		if err := b.deps.Reporter.Check(head, rows); err != nil {
-			return 0, err
-		}
-		files, err = b.writeFiles(head, rows)
-		if unknown, ok := errors.AsType[*unknownRevisions](err); ok {
-			return b.reissue(ctx, id, revision, unknown.highest)
-		}
-		if err != nil {
-			return 0, err
-		}
-		if err := b.deps.Publications.MarkPublished(ctx, id, revision, files, b.deps.Now()); err != nil {
-			return 0, fmt.Errorf("cannot mark revision %d of run %s as published: %w", revision, id, err)
-		}
-		b.deps.Log.Info("revision published", "run_id", id, "revision", revision, "verdict", head.Verdict, "files", len(files))
+	if err := b.deps.Reporter.Check(head, in.rows); err != nil {
+		return 0, err
 	}
-	return 0, b.summarise(ctx, head, files)
+	files, err := b.writeFiles(ctx, head, in)
+	if unknown, ok := errors.AsType[*unknownRevisions](err); ok {
+		return b.reissue(ctx, id, revision, unknown.highest)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if err := b.deps.Publications.MarkPublished(ctx, id, revision, files, b.deps.Now()); err != nil {
+		return 0, fmt.Errorf("cannot mark revision %d of run %s as published: %w", revision, id, err)
+	}
+	b.deps.Log.Info("revision published", "run_id", id, "revision", revision, "verdict", head.Verdict, "files", len(files))
+	return 0, b.summarise(ctx, head, in.missing, files)
+}
+
+// summariseAgain says the summary of the last of the revisions, which is published.
+func (b *Barrier) summariseAgain(ctx context.Context, run *store.Run, revisions []store.Revision) error {
+	head, in, err := b.build(ctx, run, revisions, 0)
+	if err != nil {
+		return err
+	}
+	return b.summarise(ctx, head, in.missing, revisions[len(revisions)-1].Files)
 }
 
 // againWork prepares to say the run's newest summary again. What fails is not tried
@@ -105,11 +119,7 @@ func (b *Barrier) tell(ctx context.Context, id string) error {
 	if err != nil || len(list) == 0 || len(list[len(list)-1].Files) == 0 {
 		return err
 	}
-	head, _, err := b.build(ctx, &run, list)
-	if err != nil {
-		return err
-	}
-	return b.summarise(ctx, head, list[len(list)-1].Files)
+	return b.summariseAgain(ctx, &run, list)
 }
 
 // find returns the run with its revisions up to this one.
@@ -130,18 +140,21 @@ func (b *Barrier) find(ctx context.Context, id string, revision int) (store.Run,
 	return run, nil, fmt.Errorf("cannot publish revision %d of run %s: %w", revision, id, store.ErrNotFound)
 }
 
-// build makes the head of the last of the revisions, and its rows.
-func (b *Barrier) build(ctx context.Context, run *store.Run, revisions []store.Revision) (protocol.ReportHead, iter.Seq2[json.RawMessage, error], error) {
+// build makes the head of the last of the revisions, and reads its rows, of which so
+// many bytes may be kept.
+func (b *Barrier) build(ctx context.Context, run *store.Run, revisions []store.Revision, limit int) (protocol.ReportHead, *shelf, error) {
 	rev := &revisions[len(revisions)-1]
-	rows, previous := b.rows(ctx, run.RunID, rev.Revision), b.rows(ctx, run.RunID, rev.Revision-1)
-	if rev.Revision == 1 {
-		previous = nil
+	in := &shelf{load: b.deps.Revisions.LoadRows(ctx, run.RunID, rev.Revision), limit: limit}
+	var previous iter.Seq2[json.RawMessage, error]
+	if rev.Revision > 1 {
+		before := shelf{load: b.deps.Revisions.LoadRows(ctx, run.RunID, rev.Revision-1)}
+		previous = before.rows
 	}
-	head, err := b.deps.Reporter.Build(b.facts(run, rev), rows, previous)
+	head, err := b.deps.Reporter.Build(b.facts(run, rev), in.rows, previous)
 	if first := firstUnknown(revisions); first > 0 {
 		explain(&head, first)
 	}
-	return head, rows, err
+	return head, in, err
 }
 
 // facts is the head of a report as far as the run and the revision know it.
@@ -157,16 +170,6 @@ func (b *Barrier) facts(run *store.Run, rev *store.Revision) protocol.ReportHead
 	}
 }
 
-func (b *Barrier) rows(ctx context.Context, id string, revision int) iter.Seq2[json.RawMessage, error] {
-	return func(yield func(json.RawMessage, error) bool) {
-		for row, err := range b.deps.Revisions.LoadRows(ctx, id, revision) {
-			if !yield(row.Row, err) {
-				return
-			}
-		}
-	}
-}
-
 // place is where the files of a revision go: the month's folder, and the stem
 // that all revisions of a run share but for its end.
 func (b *Barrier) place(head *protocol.ReportHead) (dir, stem string, err error) {
@@ -178,7 +181,7 @@ func (b *Barrier) place(head *protocol.ReportHead) (dir, stem string, err error)
 }
 
 // writeFiles writes every format and, last, the manifest.
-func (b *Barrier) writeFiles(head protocol.ReportHead, rows iter.Seq2[json.RawMessage, error]) ([]protocol.ManifestFile, error) {
+func (b *Barrier) writeFiles(ctx context.Context, head protocol.ReportHead, in *shelf) ([]protocol.ManifestFile, error) {
 	dir, stem, err := b.place(&head)
 	if err != nil {
 		return nil, err
@@ -190,22 +193,16 @@ func (b *Barrier) writeFiles(head protocol.ReportHead, rows iter.Seq2[json.RawMe
 	defer folder.close()
 	var files []protocol.ManifestFile
 	for _, format := range b.deps.Reporter.Formats() {
-		file, err := folder.put(dir, stem+"."+format.Ext, format, func(w io.Writer) (err error) {
-			defer func() {
-				if cause := recover(); cause != nil { // it says which file
-					b.deps.Log.Error("a report's file panicked", "run_id", head.RunID, "format", format.Ext, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
-					err = panicked(cause)
-				}
-			}()
-			return b.deps.Reporter.Write(w, format.Ext, head, rows)
-		})
-		if errors.Is(err, errTaken) && format.Ext == telling {
-			err = cmp.Or(folder.unknown(dir, stem, &head), err)
-		}
+		file, err := b.writeFile(folder, dir, stem, format, head, in)
 		if err != nil {
 			return nil, err
 		}
 		files = append(files, file)
+		if format.Ext == telling && head.Targets > largeAbove {
+			if err := b.summarise(ctx, head, in.missing, files); err != nil {
+				b.deps.Log.Info("cannot say a summary before all files are written; it comes with them", "run_id", head.RunID, "error", err)
+			}
+		}
 	}
 	manifest, err := protocol.Encode(protocol.Manifest{Schema: protocol.ManifestSchema, RunID: head.RunID, Job: head.Job,
 		Revision: head.Revision, Reason: head.RevisionWhy, Supersedes: head.Supersedes, AsOf: head.AsOf, Files: files})
@@ -219,20 +216,24 @@ func (b *Barrier) writeFiles(head protocol.ReportHead, rows iter.Seq2[json.RawMe
 	return append(files, file), err
 }
 
-// summarise publishes the retained summary.
-func (b *Barrier) summarise(ctx context.Context, head protocol.ReportHead, files []protocol.ManifestFile) error {
-	missing := make([]string, 0, min(head.Targets, missingShown))
-	for row, err := range b.deps.Revisions.LoadRows(ctx, head.RunID, head.Revision) {
-		if err != nil {
-			return fmt.Errorf("cannot summarise run %s: %w", head.RunID, err)
-		}
-		if row.Outcome != task.OutcomeSucceeded {
-			missing = append(missing, row.StoreID)
-		}
-		if len(missing) == missingShown {
-			break
-		}
+func (b *Barrier) writeFile(folder *folder, dir, stem string, format protocol.FileFormat, head protocol.ReportHead, in *shelf) (protocol.ManifestFile, error) {
+	file, err := folder.put(dir, stem+"."+format.Ext, format, func(w io.Writer) (err error) {
+		defer func() {
+			if cause := recover(); cause != nil { // it says which file
+				b.deps.Log.Error("a report's file panicked", "run_id", head.RunID, "format", format.Ext, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+				err = panicked(cause)
+			}
+		}()
+		return b.deps.Reporter.Write(w, format.Ext, head, in.rows)
+	})
+	if errors.Is(err, errTaken) && format.Ext == telling {
+		err = cmp.Or(folder.unknown(dir, stem, &head), err)
 	}
+	return file, err
+}
+
+// summarise publishes the retained summary, which names the files that are there.
+func (b *Barrier) summarise(ctx context.Context, head protocol.ReportHead, missing []string, files []protocol.ManifestFile) error {
 	dir, _, err := b.place(&head)
 	if err != nil {
 		return err

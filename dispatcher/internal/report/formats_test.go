@@ -12,11 +12,13 @@ import (
 	"io"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"unicode"
 
+	"github.com/xuri/excelize/v2"
 	"pgregory.net/rapid"
 
 	"muster/dispatcher/internal/report"
@@ -313,6 +315,43 @@ func workbookCounts(t tb, b book) (said string, stores, missing protocol.Counts)
 	return "[" + strings.Join(numbers, " ") + "]", stores, missing
 }
 
+// TestALargePageStaysSmall: every store is on it, and those that did not succeed have
+// their evidence, up to a bound.
+func TestALargePageStaysSmall(t *testing.T) {
+	t.Parallel()
+	const targets = 30_000
+	r := setup(t)
+	wide := make([]json.RawMessage, 9)
+	for i := range wide {
+		wide[i] = json.RawMessage(`"2026-09-16"`)
+	}
+	list := make([]protocol.StoreRow, targets)
+	for i := range list {
+		list[i] = row(fmt.Sprintf("S%06d", i), "上海<虹桥>店", task.OutcomeSucceeded, "")
+		if i%2 == 1 {
+			list[i].Outcome, list[i].Reason, list[i].Late = task.OutcomeTimedOut, task.ReasonStartedThenSilent, true
+		}
+		list[i].Columns = wide
+	}
+	rows := rowsOf(t, list...)
+	h := head(targets)
+	h.Columns = slices.Repeat(h.Columns[:1], len(wide))
+	page := write(t, r, "html", build(t, r, h, rows, nil), rows)
+	_, table, _ := strings.Cut(page, `<table id="stores">`)
+	full, short := strings.Count(table, `<td class="n">1/2</td>`), strings.Count(table, `<td colspan=10>`)
+	if full != 10_000 || short != targets-full || strings.Count(table, "<td>上海&lt;虹桥&gt;店<td>超时 <span lang=en>timed out</span> (补传 <span lang=en>late</span>)<td>started_then_silent<td><td>2026-09-16<td>") != 5_000 {
+		t.Errorf("%d rows with evidence, %d without", full, short)
+	}
+	if !strings.Contains(page, "10000 at most, have their evidence here") {
+		t.Error("the page does not say what it leaves out")
+	}
+	const most, many = 40_000_000, 100_000
+	last := len(page) - strings.LastIndex(page, "<tr>") - len("</tbody>\n</table>\n</div>\n</main>\n</body>\n</html>\n") // a short row
+	if bytes := len(page) + last*(many-targets); bytes > most {
+		t.Errorf("a page of %d stores would have %d bytes", many, bytes)
+	}
+}
+
 // endless is n rows made as they are asked for.
 func endless(t testing.TB, n int) report.Rows {
 	sample, err := protocol.Encode(valued(row("S000000", "上海虹桥店", task.OutcomeSucceeded, ""), "12345", `"ok"`))
@@ -371,6 +410,61 @@ func BenchmarkHundredThousandStores(b *testing.B) {
 			b.ReportMetric(float64(m.HeapSys)/(1<<20), "heap-MiB")
 		})
 	}
+}
+
+// BenchmarkWorkbookByTheLibrary streams the cells of the same two sheets through
+// the library, against which the workbook is measured.
+func BenchmarkWorkbookByTheLibrary(b *testing.B) {
+	const targets = 100_000
+	rows := endless(b, targets)
+	for b.Loop() {
+		file := excelize.NewFile()
+		stream, err := file.NewStreamWriter("Sheet1")
+		if err != nil {
+			b.Fatal(err)
+		}
+		style, err := file.NewStyle(&excelize.Style{NumFmt: 22})
+		if err != nil {
+			b.Fatal(err)
+		}
+		in, line := report.RowReader{}, 1
+		for raw, err := range rows {
+			if err != nil {
+				b.Fatal(err)
+			}
+			row, _, _ := in.Read(raw)
+			if err := stream.SetRow("A"+strconv.Itoa(line), plainCells(row, style)); err != nil {
+				b.Fatal(err)
+			}
+			line++
+		}
+		if err := stream.Flush(); err != nil {
+			b.Fatal(err)
+		}
+		var size counter
+		if err := file.Write(&size); err != nil {
+			b.Fatal(err)
+		}
+		if err := file.Close(); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(size)/(1<<20), "MiB")
+	}
+}
+
+// plainCells are the cells of a store's row for the library.
+func plainCells(row *protocol.StoreRow, style int) []any {
+	e := &row.Evidence
+	cells := []any{row.StoreID, row.Name, string(row.Outcome) + " 成功", nil, nil, nil, nil, nil, 12345, "ok", string(row.AtBarrier) + " 成功", "否 no",
+		"是 yes", e.Attempts, e.AttemptsOf}
+	for _, at := range []protocol.Time{e.LastSeenAt, e.ClaimedAt, e.GrantedAt, e.StartedAt, e.LastSignAt, e.ReadyAt, row.FinishedAt} {
+		if at.IsZero() {
+			cells = append(cells, nil)
+			continue
+		}
+		cells = append(cells, excelize.Cell{StyleID: style, Value: at.Time})
+	}
+	return append(cells, *e.ClockSkewMs, row.TerminalID, row.TaskID, string(row.Status), row.Attempt, row.Bytes, row.SHA256, "region=east")
 }
 
 type counter int

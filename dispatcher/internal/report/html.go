@@ -109,7 +109,7 @@ func missing(rows Rows) ([]*group, error) {
 		if err != nil {
 			return nil, err
 		}
-		row, err := in.read(raw)
+		row, err := in.verdict(raw)
 		if err != nil {
 			return nil, err
 		}

@@ -102,7 +102,7 @@ func (r *Reporter) Build(head protocol.ReportHead, rows, previous Rows) (protoco
 		if err != nil {
 			return head, fmt.Errorf("cannot build report %s r%d: %w", head.RunID, head.Revision, err)
 		}
-		row, err := now.read(raw)
+		row, err := now.verdict(raw)
 		var change *protocol.Change
 		if err == nil && next != nil {
 			change, err = compare(raw, row, &old, next)
@@ -141,7 +141,7 @@ func compare(raw json.RawMessage, row *protocol.StoreRow, old *rowReader, next f
 	case bytes.Equal(raw, before):
 		return nil, nil
 	}
-	was, err := old.read(before)
+	was, err := old.verdict(before)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the revision before: %w", err)
 	}

@@ -31,7 +31,16 @@ type rowReader struct {
 
 // read returns the row, which is valid until the next call, as is raw.
 func (r *rowReader) read(raw json.RawMessage) (*protocol.StoreRow, error) {
-	if r.usual = utf8.Valid(raw) && r.scan(raw); r.usual {
+	return r.readBy(raw, r.scan)
+}
+
+// verdict returns the row as far as its outcomes: counting needs no more.
+func (r *rowReader) verdict(raw json.RawMessage) (*protocol.StoreRow, error) {
+	return r.readBy(raw, r.scanVerdict)
+}
+
+func (r *rowReader) readBy(raw json.RawMessage, scan func(json.RawMessage) bool) (*protocol.StoreRow, error) {
+	if r.usual = utf8.Valid(raw) && scan(raw); r.usual {
 		return &r.row, nil
 	}
 	r.row = protocol.StoreRow{}
@@ -41,7 +50,7 @@ func (r *rowReader) read(raw json.RawMessage) (*protocol.StoreRow, error) {
 	return &r.row, nil
 }
 
-func (r *rowReader) scan(raw json.RawMessage) bool {
+func (r *rowReader) scanVerdict(raw json.RawMessage) bool {
 	s, row := &r.in, &r.row
 	if r.labels == nil { // neither is ever null
 		r.labels, r.columns = map[string]string{}, []json.RawMessage{}
@@ -53,6 +62,12 @@ func (r *rowReader) scan(raw json.RawMessage) bool {
 	row.Outcome = task.Outcome(s.str(`,"outcome":`))
 	row.Reason = task.Reason(s.str(`,"reason":`))
 	row.AtBarrier = task.Outcome(s.str(`,"outcomeAtBarrier":`))
+	return !s.doubt
+}
+
+func (r *rowReader) scan(raw json.RawMessage) bool {
+	_ = r.scanVerdict(raw)
+	s, row := &r.in, &r.row
 	row.Late = s.boolean(`,"late":`)
 	r.scanEvidence()
 	row.TaskID = s.str(`,"taskId":`)
