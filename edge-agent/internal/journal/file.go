@@ -92,12 +92,7 @@ func (j *Journal) rewrite() error {
 	if err := j.setAside(); err != nil {
 		return err
 	}
-	if err := durable.WriteFile(j.path, b.Bytes()); err != nil {
-		return err
-	}
-	if err := j.reopen(); err != nil {
-		// What is open is not the file at its place.
-		j.broken, j.mendAt = err, time.Now().Add(mendAfter)
+	if err := j.replace(b.Bytes()); err != nil {
 		return err
 	}
 	j.size = int64(b.Len())
@@ -105,7 +100,25 @@ func (j *Journal) rewrite() error {
 	return nil
 }
 
-// reopen opens the file that was written anew, behind its last line.
+// replace puts another content into the file's place and opens that. Where no open
+// file can be replaced the old one is closed before, and opened again when it stays.
+func (j *Journal) replace(content []byte) error {
+	closed := j.exclusive && j.file != nil
+	if closed {
+		_ = j.closeFile() // each line was written by a call of its own
+	}
+	err := durable.WriteFile(j.path, content)
+	if err == nil || closed {
+		if fault := j.reopen(); fault != nil {
+			// What is open is not the file at its place.
+			j.broken, j.mendAt = fault, time.Now().Add(mendAfter)
+			err = errors.Join(err, fault)
+		}
+	}
+	return err
+}
+
+// reopen opens the file at its place, behind its last line.
 func (j *Journal) reopen() error {
 	file, err := os.OpenFile(j.path, os.O_WRONLY, 0o600)
 	if err != nil {

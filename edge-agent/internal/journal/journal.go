@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"time"
 
@@ -96,6 +97,8 @@ type Journal struct {
 	gap     bool
 	last    int64
 	damaged [][]byte // lines that are not set aside yet
+	// exclusive: the system replaces no file that is open, as Windows does not.
+	exclusive bool
 
 	info   os.FileInfo // of file
 	broken error       // why nothing may be appended to file; nil: it may
@@ -115,7 +118,7 @@ type Journal struct {
 // why every Put fails, until one finds room.
 func Open(folder string, now func() time.Time, log *slog.Logger) (*Journal, error) {
 	j := &Journal{folder: folder, path: filepath.Join(folder, fileName), now: now, log: log,
-		entries: map[string]Entry{}, compact: compactAt}
+		entries: map[string]Entry{}, compact: compactAt, exclusive: runtime.GOOS == "windows"}
 	if err := j.load(); err != nil {
 		return nil, fmt.Errorf("cannot open journal %s: %w", j.path, err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"muster/edge-agent/internal/durable"
 	"muster/edge-agent/internal/journal"
 )
 
@@ -254,19 +255,80 @@ func TestAClockThatIsSetMakesNothingForgotten(t *testing.T) {
 
 func TestCompactionKeepsTheFileSmall(t *testing.T) {
 	t.Parallel()
-	folder := t.TempDir()
-	j := open(t, folder, time.Now)
-	for i := range 30_000 {
-		if err := j.Note(journal.Entry{TaskID: "a", Phase: journal.PhaseGranted, Attempt: i}); err != nil {
-			t.Fatal(err)
+	for _, exclusive := range []bool{false, true} {
+		folder := t.TempDir()
+		j := open(t, folder, time.Now)
+		if exclusive {
+			j.Exclusive()
+		}
+		for i := range 30_000 {
+			if err := j.Note(journal.Entry{TaskID: "a", Phase: journal.PhaseGranted, Attempt: i}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		info, err := os.Stat(path(folder))
+		if err != nil || info.Size() > 1<<20+1000 {
+			t.Errorf("the file has %d bytes, %v", info.Size(), err)
+		}
+		if e, _ := open(t, folder, time.Now).Get("a"); e.Attempt != 29_999 {
+			t.Errorf("got %+v", e)
 		}
 	}
-	info, err := os.Stat(path(folder))
-	if err != nil || info.Size() > 1<<20+1000 {
-		t.Errorf("the file has %d bytes, %v", info.Size(), err)
+}
+
+// TestACompactionThatFailsLosesNothing, also where the file was closed for it.
+func TestACompactionThatFailsLosesNothing(t *testing.T) {
+	t.Parallel()
+	for _, exclusive := range []bool{false, true} {
+		folder := t.TempDir()
+		j := open(t, folder, time.Now)
+		if exclusive {
+			j.Exclusive()
+		}
+		inTheWay := path(folder) + durable.TempSuffix
+		if err := os.MkdirAll(filepath.Join(inTheWay, "full"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 15_000 { // more than 1 MiB
+			if err := j.Note(journal.Entry{TaskID: fmt.Sprint("t", i), Phase: journal.PhaseGranted, Attempt: 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put(t, j, "last", journal.PhaseGranted, 1)
+		if err := os.RemoveAll(inTheWay); err != nil {
+			t.Fatal(err)
+		}
+		if found := open(t, folder, time.Now).Open(); len(found) != 15_001 {
+			t.Errorf("exclusive %t: %d entries", exclusive, len(found))
+		}
 	}
-	if e, _ := open(t, folder, time.Now).Get("a"); e.Attempt != 29_999 {
-		t.Errorf("got %+v", e)
+}
+
+// TestAJournalThatIsGoneIsWrittenAnew: what is put is not put into a file that is at
+// no place any more.
+func TestAJournalThatIsGoneIsWrittenAnew(t *testing.T) { // I3
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("nobody can take it away there while it is open")
+	}
+	for name, lose := range map[string]func(folder string) error{
+		"removed":        func(folder string) error { return os.Remove(path(folder)) },
+		"the folder too": os.RemoveAll,
+		"replaced":       func(folder string) error { return durable.WriteFile(path(folder), []byte("muster-journal 1\n")) },
+	} {
+		folder := filepath.Join(t.TempDir(), "work")
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		j := open(t, folder, time.Now)
+		put(t, j, "before", journal.PhaseGranted, 1)
+		if err := lose(folder); err != nil {
+			t.Fatal(err)
+		}
+		put(t, j, "after", journal.PhaseGranted, 1)
+		if found := open(t, folder, time.Now).Open(); len(found) != 2 {
+			t.Errorf("%s: found %+v", name, found)
+		}
 	}
 }
 
