@@ -28,6 +28,8 @@ type EmbeddedOptions struct {
 	Session func(Session)
 	// Banned is told when a client's ban begins; may be nil.
 	Banned func(server.Ban)
+	// Served makes offers when somebody subscribes; nil: the broker keeps them.
+	Served Served
 	// Now is the time by which certificates are good; nil: this machine's clock.
 	Now func() time.Time
 	// Listen opens the listeners; nil: on the network of this machine.
@@ -44,6 +46,7 @@ func NewEmbedded(cfg server.Config, opts EmbeddedOptions) (*Embedded, error) {
 		ManagedPresence: true,
 		Banned:          opts.Banned,
 		Now:             opts.Now,
+		Served:          served(opts.Served),
 		Intake: func(ctx context.Context, m server.Message) error {
 			return opts.Handle(ctx, Inbound{Topic: m.Topic, Payload: m.Payload, Retained: m.Retained,
 				ResponseTopic: m.ResponseTopic, CorrelationData: m.CorrelationData, Signature: m.Signature, User: m.User})
@@ -55,6 +58,30 @@ func NewEmbedded(cfg server.Config, opts EmbeddedOptions) (*Embedded, error) {
 	}
 	return &Embedded{broker: broker}, nil
 }
+
+// Served is what server.Served is, in this package's words.
+type Served interface {
+	Serves(topic string) bool
+	Topics(ctx context.Context, filter string) ([]string, error)
+	Message(ctx context.Context, topic string) (Outbound, bool, error)
+}
+
+type servedBy struct{ Served }
+
+func served(by Served) server.Served {
+	if by == nil {
+		return nil
+	}
+	return servedBy{by}
+}
+
+func (s servedBy) Message(ctx context.Context, topic string) (server.Outgoing, bool, error) {
+	out, there, err := s.Served.Message(ctx, topic)
+	return server.Outgoing(out), there, err
+}
+
+// Subscribed reports whether any client subscribes to a topic.
+func (e *Embedded) Subscribed(topic string) bool { return e.broker.Subscribed(topic) }
 
 // Start opens the listeners.
 func (e *Embedded) Start(ctx context.Context) error { return e.broker.Start(ctx) }

@@ -15,6 +15,7 @@ import (
 	"github.com/eclipse/paho.golang/autopaho"
 	"github.com/eclipse/paho.golang/paho"
 
+	"muster/dispatcher/internal/quarantine"
 	"muster/internal/protocol"
 )
 
@@ -51,6 +52,11 @@ type MQTTConfig struct {
 // its handler returned nil, and tries a failed handler again in place, so that
 // the broker's order and its redelivery after a crash both hold.
 type MQTT struct {
+	// Ward is told of what makes headquarters panic when it is taken in, or when a
+	// connection begins. It may be set before Start; what NewMQTT puts there tells
+	// the log alone.
+	Ward *quarantine.Ward
+
 	cfg       MQTTConfig
 	topics    protocol.Topics
 	handle    Handler
@@ -64,6 +70,7 @@ type MQTT struct {
 
 	mu     sync.Mutex
 	conn   *autopaho.ConnectionManager
+	run    context.Context // ends with Stop
 	cancel context.CancelFunc
 	taken  time.Time // when the session was last taken over
 	wg     sync.WaitGroup
@@ -80,7 +87,7 @@ type delivery struct {
 // lost what was retained.
 func NewMQTT(cfg MQTTConfig, topics protocol.Topics, handle Handler, connected func(), log *slog.Logger) *MQTT {
 	m := &MQTT{cfg: cfg, topics: topics, handle: handle, connected: connected, log: log,
-		seed: maphash.MakeSeed(), ready: make(chan struct{})}
+		seed: maphash.MakeSeed(), ready: make(chan struct{}), Ward: &quarantine.Ward{Logger: log, Now: time.Now}}
 	for i := range m.queues {
 		m.queues[i] = make(chan delivery, mqttQueue)
 	}
@@ -97,7 +104,7 @@ func (m *MQTT) Start(ctx context.Context) error {
 		return fmt.Errorf("cannot connect to %s: %w", m.cfg.URL.Redacted(), err)
 	}
 	m.mu.Lock()
-	m.conn, m.cancel = conn, cancel
+	m.conn, m.run, m.cancel = conn, run, cancel
 	m.mu.Unlock()
 	for i := range m.queues {
 		m.wg.Go(func() { m.work(run, m.queues[i]) })
@@ -110,7 +117,7 @@ func (m *MQTT) Start(ctx context.Context) error {
 	}
 }
 
-// Stop disconnects and waits until the handlers have returned.
+// Stop disconnects and waits until the handlers have returned, connected too.
 func (m *MQTT) Stop(ctx context.Context) error {
 	m.mu.Lock()
 	conn, cancel := m.conn, m.cancel
@@ -119,7 +126,9 @@ func (m *MQTT) Stop(ctx context.Context) error {
 		return nil
 	}
 	err := conn.Disconnect(ctx)
+	m.mu.Lock()
 	cancel()
+	m.mu.Unlock()
 	m.wg.Wait()
 	if err != nil {
 		return fmt.Errorf("cannot disconnect from %s: %w", m.cfg.URL.Redacted(), err)
@@ -127,14 +136,18 @@ func (m *MQTT) Stop(ctx context.Context) error {
 	return nil
 }
 
-// Publish sends out and returns once the broker has acknowledged it.
+// Publish sends out and returns once the broker has acknowledged it, or the link
+// stops.
 func (m *MQTT) Publish(ctx context.Context, out Outbound) error {
 	m.mu.Lock()
-	conn := m.conn
+	conn, run := m.conn, m.run
 	m.mu.Unlock()
 	if conn == nil {
 		return errors.New("the link to the broker is not started")
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(run, cancel)()
 	props := &paho.PublishProperties{CorrelationData: out.CorrelationData, ContentType: "application/json", User: userProperties(out.Signature)}
 	if out.Expiry > 0 {
 		seconds := uint32(max(1, out.Expiry/time.Second))
@@ -164,7 +177,7 @@ func (m *MQTT) clientConfig(run context.Context) autopaho.ClientConfig {
 			return c, nil
 		},
 		OnConnectionUp: func(conn *autopaho.ConnectionManager, _ *paho.Connack) {
-			go m.subscribe(run, conn)
+			m.spawn(run, func() { m.subscribe(run, conn) })
 		},
 		OnConnectionDown: func() bool {
 			m.log.Warn("connection to the broker lost", "url", m.cfg.URL.Redacted())
@@ -224,6 +237,15 @@ func (m *MQTT) filters() []paho.SubscribeOptions {
 	return options
 }
 
+// spawn does something beside that Stop waits for, and nothing once it is stopped.
+func (m *MQTT) spawn(run context.Context, do func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if run.Err() == nil {
+		m.wg.Go(do)
+	}
+}
+
 func (m *MQTT) subscribe(run context.Context, conn *autopaho.ConnectionManager) {
 	for attempt := 1; run.Err() == nil; attempt++ {
 		_, err := conn.Subscribe(run, &paho.Subscribe{Subscriptions: m.filters()})
@@ -231,7 +253,7 @@ func (m *MQTT) subscribe(run context.Context, conn *autopaho.ConnectionManager) 
 		case err == nil:
 			m.log.Info("connected to the broker", "url", m.cfg.URL.Redacted())
 			m.once.Do(func() { close(m.ready) })
-			m.connected()
+			_ = m.Ward.Do(quarantine.AlarmStep, "what is told that the broker was reached", func() error { m.connected(); return nil })
 			return
 		case errors.Is(err, autopaho.ConnectionDownError):
 			return // the next connection subscribes
@@ -274,11 +296,12 @@ func (m *MQTT) work(run context.Context, queue <-chan delivery) {
 
 // deliver hands one message to the handler until it is taken. MQTT has no way
 // to give a message back, and acknowledgements keep their order, so a failed
-// one is tried again here.
+// one is tried again here. One that makes the handler panic would do so again: it is
+// acknowledged and not taken in.
 func (m *MQTT) deliver(run context.Context, d delivery) {
 	for attempt := 1; run.Err() == nil; attempt++ {
-		err := m.handle(run, d.in)
-		if err == nil {
+		err := m.Ward.Do(quarantine.AlarmPanicked, d.in.Topic, func() error { return m.handle(run, d.in) })
+		if err == nil || quarantine.Broke(err) {
 			d.ack()
 			return
 		}

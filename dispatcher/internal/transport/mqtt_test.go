@@ -3,12 +3,17 @@ package transport_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net"
 	"net/url"
 	"testing"
 	"time"
 
+	"github.com/eclipse/paho.golang/packets"
+
 	"muster/broker/server"
+	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/transport"
 	"muster/internal/protocol"
 	"muster/tests/fleet"
@@ -44,19 +49,9 @@ func stopBroker(t *testing.T, b *server.Server) {
 // connected.
 func link(t *testing.T, addr string, handle transport.Handler) (l *transport.MQTT, connected chan struct{}) {
 	t.Helper()
-	topics, err := protocol.NewTopics(protocol.DefaultRoot)
-	if err != nil {
-		t.Fatal(err)
-	}
 	connected = make(chan struct{}, 16)
-	l = transport.NewMQTT(transport.MQTTConfig{URL: &url.URL{Scheme: "mqtt", Host: addr}, User: "dispatcher"}, topics, handle,
-		func() { connected <- struct{}{} }, slog.New(slog.DiscardHandler))
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := l.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { stopLink(t, l) })
+	l = newLink(t, addr, handle, func() { connected <- struct{}{} })
+	startLink(t, l)
 	return l, connected
 }
 
@@ -240,5 +235,155 @@ func TestTwoDispatchersDoNotTakeTurnsAtOneSession(t *testing.T) {
 	}
 	if delay := first.ReconnectDelay(0); delay < 30*time.Second {
 		t.Errorf("it would take the session back after %v", delay)
+	}
+}
+
+// newLink is a link over the broker at addr that is not started.
+func newLink(t *testing.T, addr string, handle transport.Handler, connected func()) *transport.MQTT {
+	t.Helper()
+	topics, err := protocol.NewTopics(protocol.DefaultRoot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return transport.NewMQTT(transport.MQTTConfig{URL: &url.URL{Scheme: "mqtt", Host: addr}, User: "dispatcher"}, topics,
+		handle, connected, slog.New(slog.DiscardHandler))
+}
+
+func ignore(context.Context, transport.Inbound) error { return nil }
+
+func startLink(t *testing.T, l *transport.MQTT) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := l.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stopLink(t, l) })
+}
+
+// TestStopWaitsForWhoIsToldOfAConnection: after it nobody touches the steps or the
+// store any more.
+func TestStopWaitsForWhoIsToldOfAConnection(t *testing.T) {
+	t.Parallel()
+	addr := broker(t, "127.0.0.1:0").Addr("tcp").String()
+	began, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	l := newLink(t, addr, ignore, func() {
+		close(began)
+		<-goOn
+		close(ended)
+	})
+	startLink(t, l)
+	await(t, "the connection", began)
+	stopped := make(chan struct{})
+	go func() {
+		stopLink(t, l)
+		close(stopped)
+	}()
+	select {
+	case <-stopped:
+		t.Error("it stopped while somebody was still told of the connection")
+	case <-time.After(soon):
+	}
+	close(goOn)
+	await(t, "the stop", stopped)
+	select {
+	case <-ended:
+	default:
+		t.Error("it stopped before they were told to the end")
+	}
+}
+
+// TestWhoPanicsOverAConnectionOrAMessageEndsNothing: of messages the others come.
+func TestWhoPanicsOverAConnectionOrAMessageEndsNothing(t *testing.T) {
+	t.Parallel()
+	addr := broker(t, "127.0.0.1:0").Addr("tcp").String()
+	alarms, taken := make(chan string, 16), make(chan string, 16)
+	l := newLink(t, addr, func(_ context.Context, in transport.Inbound) error {
+		if string(in.Payload) == "poison" {
+			panic("nobody can take that in")
+		}
+		taken <- string(in.Payload)
+		return nil
+	}, func() { panic("nobody can hear that") })
+	l.Ward = &quarantine.Ward{Logger: slog.New(slog.DiscardHandler), Now: time.Now, Alarm: func(kind, subject string, trouble error) {
+		alarms <- fmt.Sprintf("%s %s: %v", kind, subject, trouble)
+	}}
+	startLink(t, l)
+	if got := await(t, "the first alarm", alarms); got != "step_panicked what is told that the broker was reached: headquarters panicked: nobody can hear that" {
+		t.Errorf("got %s", got)
+	}
+	c := client(t, addr, "007/pos1", func(fleet.Message) {})
+	for _, payload := range []string{"poison", "well"} {
+		if err := c.Publish("muster/v1/stores/007/terminals/pos1/claim", []byte(payload)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := await(t, "the second alarm", alarms); got != "message_panicked muster/v1/stores/007/terminals/pos1/claim: headquarters panicked: nobody can take that in" {
+		t.Errorf("got %s", got)
+	}
+	if got := await(t, "the next message", taken); got != "well" {
+		t.Errorf("taken %s", got)
+	}
+}
+
+// deaf is a broker that acknowledges nothing that is published at it.
+func deaf(t *testing.T, came chan<- string) (addr string) {
+	t.Helper()
+	var config net.ListenConfig
+	listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer func() { _ = conn.Close() }()
+		for {
+			p, err := packets.ReadPacket(conn)
+			if err != nil {
+				return
+			}
+			var answer *packets.ControlPacket
+			switch content := p.Content.(type) {
+			case *packets.Connect:
+				answer = packets.NewControlPacket(packets.CONNACK)
+			case *packets.Subscribe:
+				answer = packets.NewControlPacket(packets.SUBACK)
+				answer.Content = &packets.Suback{PacketID: content.PacketID, Properties: &packets.Properties{}, Reasons: make([]byte, len(content.Subscriptions))}
+			case *packets.Publish:
+				came <- content.Topic
+			}
+			if answer == nil {
+				continue
+			}
+			if _, err := answer.WriteTo(conn); err != nil {
+				return
+			}
+		}
+	}()
+	return listener.Addr().String()
+}
+
+// TestAMessageOnItsWayDoesNotHoldUpTheStop: whoever published it waits no longer
+// for a broker that does not answer.
+func TestAMessageOnItsWayDoesNotHoldUpTheStop(t *testing.T) {
+	t.Parallel()
+	came, published := make(chan string, 16), make(chan error, 1)
+	var l *transport.MQTT
+	l = newLink(t, deaf(t, came), ignore, func() {
+		published <- l.Publish(context.WithoutCancel(t.Context()), transport.Outbound{Topic: "muster/v1/info", Payload: []byte("{}")})
+	})
+	startLink(t, l)
+	await(t, "the message", came)
+	began := time.Now()
+	stopLink(t, l)
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("the stop took %v", took)
+	}
+	if err := await(t, "the answer", published); err == nil {
+		t.Error("a message that nobody acknowledged counts as published")
 	}
 }

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -18,9 +19,32 @@ import (
 // so that a grant and a judge of results need no copy of one. run is the
 // task's run.
 func OfferOf(t store.Task, run store.Run) protocol.Offer {
+	return offerOf(t, run, onTheWire(t.Input))
+}
+
+// Offers makes the offers of one run. It has the run's input as it travels, so that
+// an offer that asks for just that costs no second look at it. Safe for concurrent
+// use.
+type Offers struct {
+	run   store.Run
+	input json.RawMessage
+}
+
+// NewOffers returns the offers of a run.
+func NewOffers(run store.Run) Offers { return Offers{run: run, input: onTheWire(run.Input)} }
+
+// Of is OfferOf for a task of the run.
+func (o Offers) Of(t store.Task) protocol.Offer {
+	if bytes.Equal(t.Input, o.run.Input) {
+		return offerOf(t, o.run, o.input)
+	}
+	return OfferOf(t, o.run)
+}
+
+func offerOf(t store.Task, run store.Run, input json.RawMessage) protocol.Offer {
 	return protocol.Offer{
 		Record: protocol.Record{
-			TaskID: t.TaskID, ParentID: t.RunID, StoreID: t.StoreID, Type: t.Type, Input: onTheWire(t.Input),
+			TaskID: t.TaskID, ParentID: t.RunID, StoreID: t.StoreID, Type: t.Type, Input: input,
 		},
 		TypeVersion:  run.JobVersion,
 		ScheduledFor: protocol.At(run.CreatedAt),

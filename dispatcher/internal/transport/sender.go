@@ -103,24 +103,41 @@ func (s *Sender) Meta() protocol.Meta {
 	}
 }
 
-// Order gives one terminal an order; its Meta is set here.
+// Order gives one terminal an order; its Meta is set here. A Queue encodes and signs
+// it in its own time: what o points to must not change any more.
 func (s *Sender) Order(ctx context.Context, store, terminal string, o protocol.Order) error {
 	o.Meta = s.Meta()
-	return s.JSON(ctx, s.topics.Terminal(store, terminal, protocol.KindOrders), o, Options{})
+	topic := s.topics.Terminal(store, terminal, protocol.KindOrders)
+	queue, ok := s.out.(*Queue)
+	if !ok {
+		return s.JSON(ctx, topic, o, Options{})
+	}
+	if err := queue.publishLater(topic, func() (Outbound, error) { return s.frame(topic, o, Options{}) }); err != nil {
+		return fmt.Errorf("cannot publish on %s: %w", topic, err)
+	}
+	return nil
 }
 
 // JSON publishes v, which carries its own Meta, on topic.
 func (s *Sender) JSON(ctx context.Context, topic string, v any, opts Options) error {
-	payload, err := protocol.Encode(v)
+	out, err := s.frame(topic, v, opts)
+	if err == nil {
+		err = s.out.Publish(ctx, out)
+	}
 	if err != nil {
 		return fmt.Errorf("cannot publish on %s: %w", topic, err)
 	}
-	out := Outbound{Topic: topic, Payload: payload, Retain: opts.Retain, Expiry: opts.Expiry,
-		CorrelationData: opts.CorrelationData, Signature: s.sign(topic, payload)}
-	if err := s.out.Publish(ctx, out); err != nil {
-		return fmt.Errorf("cannot publish on %s: %w", topic, err)
-	}
 	return nil
+}
+
+// frame is v as it travels.
+func (s *Sender) frame(topic string, v any, opts Options) (Outbound, error) {
+	payload, err := protocol.Encode(v)
+	if err != nil {
+		return Outbound{}, err
+	}
+	return Outbound{Topic: topic, Payload: payload, Retain: opts.Retain, Expiry: opts.Expiry,
+		CorrelationData: opts.CorrelationData, Signature: s.sign(topic, payload)}, nil
 }
 
 // sign signs what starts or stops work at a terminal. What people and tools
