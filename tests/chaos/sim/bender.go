@@ -56,10 +56,13 @@ func (b *bender) pass(m tap.Message) []tap.Passage {
 	switch {
 	case b.hits(b.odds.Lost) && time.Since(b.lost) > lossEvery:
 		b.lost = time.Now()
-		w.check(w.eye.Fault(b.seat.suffers("lost"), false)) // what hangs on the message is not judged
+		w.check(w.eye.Fault(b.seat.suffers("lost"), false)) // what hangs on it is not judged
 		passages = nil
 	case b.hits(b.odds.Late):
 		passages[0].After = between(b.rng, time.Millisecond, latest)
+		if momentOf(m) == "offer" {
+			w.check(w.eye.Fault(b.seat.suffers("late"), false))
+		}
 	case b.hits(b.odds.Double):
 		passages = append(passages, tap.Passage{Message: m, After: time.Duration(b.rng.IntN(2)) * between(b.rng, 0, latest)})
 	}

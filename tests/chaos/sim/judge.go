@@ -41,8 +41,9 @@ func (w *world) evidence(ctx context.Context) (p Played, err error) {
 	return p, err
 }
 
-// reoffer allows for the slowest line, on which an offer may be kept back too.
-const reoffer = latest + 20*time.Second
+// reoffer allows for a line that is not slowed down, on which no offer is kept back:
+// those are faults of its terminal.
+const reoffer = 5 * time.Second
 
 // Judge reads the histories in a folder and applies every rule.
 func Judge(folder string, p Played) (checker.Verdict, history.History, error) {
