@@ -6,7 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"time"
 )
 
 // ErrOpenToOthers says that a file or folder of secrets is not its owner's
@@ -50,7 +52,8 @@ func ReadPrivate(path string) ([]byte, error) {
 }
 
 // WritePrivate puts data into path with FileMode: whole and on the disk, or not
-// at all. Its folder is made with FolderMode when it is not there.
+// at all. Its folder is made with FolderMode when it is not there. A crash may leave
+// what RemoveUnfinished removes.
 func WritePrivate(path string, data []byte) (err error) {
 	folder := filepath.Dir(path)
 	if err := os.MkdirAll(folder, FolderMode); err != nil {
@@ -80,6 +83,33 @@ func WritePrivate(path string, data []byte) (err error) {
 		err = SyncFolder(folder)
 	}
 	return err
+}
+
+// unfinished is how files are called that WritePrivate has not finished.
+var unfinished = regexp.MustCompile(`^\..+\.[0-9]+$`)
+
+// unfinishedLife bounds how long another process may be in the middle of a
+// WritePrivate, which takes milliseconds on a disk that works.
+const unfinishedLife = time.Minute
+
+// RemoveUnfinished removes what a crash left of WritePrivate in a folder that holds
+// nothing but secrets: it may be a private key. What is less than a minute old
+// stays, since another process may be writing it.
+func RemoveUnfinished(folder string) error {
+	files, err := os.ReadDir(folder)
+	if err != nil {
+		return fmt.Errorf("cannot look for unfinished secrets: %w", err)
+	}
+	for _, file := range files {
+		info, err := file.Info()
+		if err != nil || !info.Mode().IsRegular() || !unfinished.MatchString(file.Name()) || time.Since(info.ModTime()).Abs() < unfinishedLife {
+			continue
+		}
+		if err := os.Remove(filepath.Join(folder, file.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("cannot remove an unfinished secret: %w", err)
+		}
+	}
+	return nil
 }
 
 // SyncFolder makes a rename in the folder last. It does nothing on Windows, which

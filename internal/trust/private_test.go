@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"muster/internal/trust"
 )
@@ -48,6 +49,60 @@ func TestSecretsAreTheOwnersAlone(t *testing.T) {
 	}
 	if err := trust.CheckPrivate(folder); !errors.Is(err, trust.ErrOpenToOthers) || !strings.Contains(err.Error(), "chmod 700") {
 		t.Errorf("open folder: %v", err)
+	}
+}
+
+// TestWhatACrashLeftOfASecretIsRemoved, and nothing else: not what is being written
+// now, nor what others put there.
+func TestWhatACrashLeftOfASecretIsRemoved(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	files := map[string]struct {
+		age  time.Duration
+		left bool
+	}{
+		"a.key":             {time.Hour, true},
+		".a.key.123456":     {time.Hour, false},
+		".b.key.98":         {-24 * time.Hour, false}, // the clock was set back since
+		".a.key.7":          {time.Second, true},
+		".profile":          {time.Hour, true},
+		".a.key.old":        {time.Hour, true},
+		"report.2026":       {time.Hour, true},
+		".folder.1/.file.1": {time.Hour, true},
+	}
+	for name, file := range files {
+		path := filepath.Join(folder, name)
+		if err := trust.WritePrivate(path, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		then := time.Now().Add(-file.age)
+		if err := errors.Join(os.Chtimes(path, then, then), os.Chtimes(filepath.Dir(path), then, then)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := trust.RemoveUnfinished(folder); err != nil {
+		t.Fatal(err)
+	}
+	for name, file := range files {
+		if _, err := os.Stat(filepath.Join(folder, name)); (err == nil) != file.left {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestASecretThatIsBeingWrittenIsCalledUnfinished: what WritePrivate makes is what
+// RemoveUnfinished finds.
+func TestASecretThatIsBeingWrittenIsCalledUnfinished(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	taken := filepath.Join(folder, "a.key")
+	if err := os.MkdirAll(filepath.Join(taken, "full"), 0o700); err != nil { // no file takes its place
+		t.Fatal(err)
+	}
+	err := trust.WritePrivate(taken, []byte("x"))
+	var rename *os.LinkError
+	if !errors.As(err, &rename) || !trust.IsUnfinished(filepath.Base(rename.Old)) {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -84,6 +84,7 @@ func open(folder, store, terminal string, now time.Time) (*Identity, error) {
 	} else if err != nil {
 		return nil, err
 	}
+	_ = trust.RemoveUnfinished(folder) // or the next start does
 	id := &Identity{folder: folder, store: store, terminal: terminal}
 	p, where, err := readPair(folder)
 	if err != nil {

@@ -269,7 +269,7 @@ func TestAListThatCannotBeKeptIsNotUsed(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(folder, "trust.json", "in-the-way"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if taken, err := id.Take(seal(t, hq.Seal(2, hq.Listed))); err == nil || taken || id.Document().Version != 1 {
+	if taken, err := id.Take(seal(t, hq.Seal(2, hq.Listed))); !errors.Is(err, identity.ErrUnkept) || taken || id.Document().Version != 1 {
 		t.Errorf("taken %t, %v, version %d", taken, err, id.Document().Version)
 	}
 }
@@ -344,4 +344,38 @@ func TestAReplacedPairIsUsedAtOnceAndAfterARestart(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(folder, "next.key")); err == nil {
 		t.Error("next.key was left behind")
 	}
+}
+
+// TestWhatACrashLeftOfAKeyIsRemoved at a start, and by a renewal, since a terminal
+// may start once a year.
+func TestWhatACrashLeftOfAKeyIsRemoved(t *testing.T) {
+	t.Parallel()
+	hq := hqtest.New(t)
+	folder := hq.Enrolled("007", "pos-1")
+	left := filepath.Join(folder, ".next.key.123456")
+	crash := func() {
+		write(t, "half a key", left)
+		then := time.Now().Add(-time.Hour)
+		if err := os.Chtimes(left, then, then); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantGone := func(by string) {
+		if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s leaves it: %v", by, err)
+		}
+	}
+	crash()
+	id := open(t, folder)
+	wantGone("a start")
+	crash()
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	if err := id.Replace(private, hq.Issue(public, holder, now.Add(-time.Minute), now.Add(time.Hour)), now); err != nil {
+		t.Fatal(err)
+	}
+	wantGone("a renewal")
 }

@@ -116,6 +116,7 @@ func writePair(folder string, key ed25519.PrivateKey, certificate []byte) error 
 	if err != nil {
 		return err
 	}
+	_ = trust.RemoveUnfinished(folder) // or the next time
 	next := place{nextKeyFile, nextCertFile}
 	if err := trust.WritePrivate(filepath.Join(folder, next.key), text); err != nil {
 		return err
