@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
+	"path"
 	"runtime/debug"
 
 	"muster/dispatcher/internal/store"
@@ -102,7 +104,8 @@ func (b *Barrier) againWork(ctx context.Context, r *run) func() (func(), error) 
 }
 
 // tell says again the summary of the newest revision that is marked as published.
-// One that was passed over has none.
+// One that was passed over has none. A newer one whose summary came before its mark is
+// said again with every try to publish it, and no older one after it.
 func (b *Barrier) tell(ctx context.Context, id string) error {
 	if !enter(ctx, b.telling) {
 		return ctx.Err()
@@ -114,12 +117,38 @@ func (b *Barrier) tell(ctx context.Context, id string) error {
 	}
 	list, err := b.deps.Publications.ListRevisions(ctx, id)
 	for len(list) > 0 && list[len(list)-1].PublishedAt.IsZero() {
+		if early, err := b.saidEarly(&run, &list[len(list)-1]); early || err != nil {
+			return err
+		}
 		list = list[:len(list)-1]
 	}
 	if err != nil || len(list) == 0 || len(list[len(list)-1].Files) == 0 {
 		return err
 	}
 	return b.summariseAgain(ctx, &run, list)
+}
+
+// saidEarly reports whether the summary of a revision that is not published was said:
+// its JSON file is there.
+func (b *Barrier) saidEarly(run *store.Run, rev *store.Revision) (bool, error) {
+	if run.Targets <= largeAbove {
+		return false, nil
+	}
+	head := b.facts(run, rev)
+	dir, stem, err := b.place(&head)
+	if err != nil {
+		return false, err
+	}
+	folder, err := openFolder(b.cfg.Folder)
+	if err != nil {
+		return false, err
+	}
+	defer folder.close()
+	early, err := folder.says(path.Join(dir, stem+"."+telling), run.RunID, rev.Revision)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return early, err
 }
 
 // find returns the run with its revisions up to this one.
