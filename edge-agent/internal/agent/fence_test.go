@@ -274,3 +274,29 @@ func TestALateWordChangesNothing(t *testing.T) {
 		})
 	})
 }
+
+// TestAListSaysNothingOfWhatIsNotHere: neither of an attempt that another terminal
+// has nor of one that this terminal knows and is still to answer by itself.
+func TestAListSaysNothingOfWhatIsNotHere(t *testing.T) {
+	t.Parallel()
+	inBubble(t, slow, func(t *testing.T, b *bench) {
+		b.connect()
+		b.offer("busy")
+		b.grant("busy", 1)
+		b.offer("t1")
+		b.grant("t1", 1) // waits for a place
+		b.offer("t2")
+		other := protocol.SyncTask{TaskID: "t2", Status: task.Running, Attempt: 1}
+		b.connect(mine("busy", 2), mine("t1", 1), other) // a grant of busy is on its way
+		if n := b.answers(); n != 0 {
+			t.Errorf("%d answers to what is not over", n)
+		}
+		sleep(21 * time.Second)
+		b.wantMarks("busy/1", "t1/1")
+		for _, r := range drain[protocol.Result](t, b.wire, protocol.KindResult) {
+			if r.Outcome != protocol.AnswerSucceeded || r.TaskID == "t2" {
+				t.Errorf("answered %s/%d with %s", r.TaskID, r.Attempt, r.Error)
+			}
+		}
+	})
+}

@@ -2,8 +2,10 @@ package agent_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -138,5 +140,48 @@ func TestAFullOutboxOfStaleResultsEmptiesItself(t *testing.T) {
 		b.receipt(r, true, "")
 		b.wantClaims("new")
 		b.wantMarks()
+	})
+}
+
+// TestOffersThatAreHeldAreBounded: what is over is not even remembered, and counts
+// when it comes again and there is room.
+func TestOffersThatAreHeldAreBounded(t *testing.T) { // I12
+	t.Parallel()
+	const mostTasks = 5000
+	inBubble(t, count, func(t *testing.T, b *bench) {
+		for i := range mostTasks {
+			b.offer(fmt.Sprint("later", i), func(o *protocol.Offer) { o.NotBefore = time.Now().Add(time.Hour).UnixMilli() })
+		}
+		b.offer("more")
+		b.agent.Up()
+		sleep(100 * time.Millisecond)
+		hello := drain[protocol.Hello](t, b.wire, protocol.KindHello)[0]
+		b.order(protocol.Order{Order: protocol.OrderSync, Partial: true, HelloID: hello.ID, ServerTimeMs: time.Now().UnixMilli()})
+		b.wantClaims()
+		b.withdraw("later7")
+		b.offer("more")
+		b.wantClaims("more")
+	})
+}
+
+// TestWhatCannotBeJournalledIsNotClaimed: a grant that is lost on its way is asked
+// for again only by who knows that it claimed.
+func TestWhatCannotBeJournalledIsNotClaimed(t *testing.T) { // I3
+	t.Parallel()
+	inBubble(t, count, func(t *testing.T, b *bench) {
+		b.connect()
+		journal := filepath.Join(b.folder, "journal.log")
+		if err := errors.Join(os.Remove(journal), os.Mkdir(journal, 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		b.offer("t1")
+		b.wantClaims()
+		if err := os.Remove(journal); err != nil {
+			t.Fatal(err)
+		}
+		sleep(6 * time.Second)
+		b.wantClaims("t1")
+		b.grant("t1", 1)
+		b.wantMarks("t1/1")
 	})
 }
