@@ -25,26 +25,35 @@ type retained = retain.Message[extras]
 
 // keep stores a retained publish, or withdraws one with an empty payload.
 func (s *Server) keep(pk packets.Packet) {
+	if s.serves(pk.TopicName) {
+		return
+	}
 	m := &retained{Topic: pk.TopicName, Payload: pk.Payload, Extra: extras{qos: pk.FixedHeader.Qos}}
 	if pk.Expiry > 0 {
 		m.Expires = time.Unix(pk.Expiry, 0)
 	}
-	p := pk.Properties
-	if p.ContentType != "" || p.ResponseTopic != "" || len(p.CorrelationData) > 0 || len(p.User) > 0 || p.PayloadFormatFlag {
-		m.Extra.properties = &packets.Properties{
-			ContentType: p.ContentType, ResponseTopic: p.ResponseTopic, CorrelationData: p.CorrelationData,
-			User: p.User, PayloadFormat: p.PayloadFormat, PayloadFormatFlag: p.PayloadFormatFlag,
-		}
-	}
+	m.Extra.properties = kept(pk.Properties)
 	s.retained.Set(m)
 	atomic.StoreInt64(&s.broker.Info.Retained, int64(s.retained.Len()))
+}
+
+// kept are the properties that a retained message is sent on with; nil: none.
+func kept(p packets.Properties) *packets.Properties {
+	if p.ContentType == "" && p.ResponseTopic == "" && len(p.CorrelationData) == 0 && len(p.User) == 0 && !p.PayloadFormatFlag {
+		return nil
+	}
+	return &packets.Properties{
+		ContentType: p.ContentType, ResponseTopic: p.ResponseTopic, CorrelationData: p.CorrelationData,
+		User: p.User, PayloadFormat: p.PayloadFormat, PayloadFormatFlag: p.PayloadFormatFlag,
+	}
 }
 
 // replay is what a subscription still has to be sent of the retained messages.
 // Only the connection's own goroutine touches it.
 type replay struct {
-	sub  packets.Subscription
-	left []*retained
+	sub    packets.Subscription
+	left   []*retained
+	served []string // topics, see Served
 }
 
 // subscribed notes what a SUBSCRIBE that was granted asks for; it is sent after
@@ -57,8 +66,9 @@ func (s *Server) subscribed(p *peer, pk packets.Packet, codes []byte) {
 		if refused || unwanted || mqtt.IsSharedFilter(sub.Filter) {
 			continue
 		}
-		if left := s.retained.Match(sub.Filter, time.Now()); len(left) > 0 {
-			p.replays = append(p.replays, replay{sub: sub, left: left})
+		left, served := s.retained.Match(sub.Filter, time.Now()), s.servedTopics(p, sub.Filter)
+		if len(left)+len(served) > 0 {
+			p.replays = append(p.replays, replay{sub: sub, left: left, served: served})
 		}
 	}
 	p.existed = nil
@@ -79,6 +89,17 @@ func (s *Server) resume(p *peer) {
 				continue // withdrawn, replaced or expired meanwhile
 			}
 			if err := s.send(p, r.sub, m); err != nil {
+				p.replays = nil // the connection is over
+				return
+			}
+		}
+		for len(r.served) > 0 {
+			if p.client.State.Inflight.Len() >= replayWindow {
+				return
+			}
+			topic := r.served[0]
+			r.served = r.served[1:]
+			if err := s.serve(p, r, topic); err != nil {
 				p.replays = nil // the connection is over
 				return
 			}

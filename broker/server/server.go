@@ -86,6 +86,9 @@ type Options struct {
 	// terminal publishes about its own is acknowledged and ignored, and its
 	// presence will is accepted and dropped.
 	ManagedPresence bool
+	// Served makes retained messages when they are asked for, instead of the broker
+	// keeping them; nil: it keeps all.
+	Served Served
 	// Now is the time by which certificates are good; nil: this machine's clock.
 	Now func() time.Time
 	// Listen opens the listeners; nil: on the network of this machine.
@@ -286,19 +289,22 @@ func (s *Server) Publish(ctx context.Context, out Outgoing) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("cannot publish to %s: %w", out.Topic, err)
 	}
-	pk := packets.Packet{
-		FixedHeader: packets.FixedHeader{Type: packets.Publish, Qos: 1, Retain: out.Retain},
-		TopicName:   out.Topic,
-		Payload:     out.Payload,
-		PacketID:    1, // the library wants one and never uses it
-		Properties: packets.Properties{
-			CorrelationData:       out.CorrelationData,
-			MessageExpiryInterval: uint32((out.Expiry + time.Second - 1) / time.Second),
-			User:                  signed(out.Signature),
-		},
-	}
-	if err := s.broker.InjectPacket(s.inline, pk); err != nil {
+	if err := s.broker.InjectPacket(s.inline, out.packet()); err != nil {
 		return fmt.Errorf("cannot publish to %s: %w", out.Topic, err)
 	}
 	return nil
+}
+
+func (o Outgoing) packet() packets.Packet {
+	return packets.Packet{
+		FixedHeader: packets.FixedHeader{Type: packets.Publish, Qos: 1, Retain: o.Retain},
+		TopicName:   o.Topic,
+		Payload:     o.Payload,
+		PacketID:    1, // the library wants one and never uses it
+		Properties: packets.Properties{
+			CorrelationData:       o.CorrelationData,
+			MessageExpiryInterval: uint32((o.Expiry + time.Second - 1) / time.Second),
+			User:                  signed(o.Signature),
+		},
+	}
 }

@@ -47,8 +47,9 @@ type headquarters struct {
 	link   transport.Link
 	hands  *hands
 	queue  *transport.Queue
-	sender *transport.Sender // waits for the broker
-	orders *transport.Sender // never blocks
+	sender *transport.Sender       // waits for the broker
+	orders *transport.Sender       // never blocks
+	wanted func(topic string) bool // whether anybody subscribes; nil: the broker keeps what is retained
 
 	identity *identity.Identity // nil: nothing is signed
 	gate     *gate.Gate         // nil without an identity

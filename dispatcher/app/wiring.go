@@ -90,11 +90,15 @@ func (hq *headquarters) wireLink() error {
 			Handle:  hq.handleByHand,
 			Session: func(s transport.Session) { s.At = hq.now(); hq.presence.Session(s) },
 			Banned:  hq.banned,
+			Served:  served{hq},
 			Now:     hq.now,
 			Listen:  hq.listen,
 			Logger:  hq.log,
 		})
 		hq.link = embedded
+		if err == nil {
+			hq.wanted = embedded.Subscribed
+		}
 		return err
 	}
 	login, err := hq.cfg.MQTT.login()
@@ -121,7 +125,7 @@ func (hq *headquarters) wireAdmission() {
 		DemandOffer: hq.identity != nil, Alarm: hq.alarmAboutAnswer, Quarantine: hq.aside, Ward: hq.ward,
 	})
 	hq.offer = offer.New(offer.Config{
-		Tasks: hq.store, Sender: hq.sender, Now: hq.now, Logger: hq.log, Ward: hq.ward,
+		Tasks: hq.store, Sender: hq.sender, Wanted: hq.wanted, Now: hq.now, Logger: hq.log, Ward: hq.ward,
 		Online: func(storeID string) bool { return hq.presence.Online(storeID) },
 	})
 	hq.presence = presence.New(presence.Config{

@@ -1,5 +1,6 @@
 // Package offer keeps the retained offers on the broker as the store says they
-// should be: one for every open task, none for a settled one.
+// should be: one for every open task, none for a settled one. A broker in the same
+// process keeps none: it asks for those of a filter that is subscribed to.
 //
 // It does not replay events but repairs state. A change only marks its task;
 // the worker of the task's store then looks at what the task is now and
@@ -51,6 +52,7 @@ type Tasks interface {
 	GetRun(ctx context.Context, runID string) (store.Run, error)
 	OpenTasks(ctx context.Context, runID, storeID string) iter.Seq2[store.Task, error]
 	Unclaimed(ctx context.Context, young, now time.Time) iter.Seq2[[2]string, error]
+	ListOpen(ctx context.Context, storeID string) ([]store.OpenTask, error)
 }
 
 // Sender publishes offers and withdraws them.
@@ -61,11 +63,15 @@ type Sender interface {
 	ClearOffer(ctx context.Context, storeID, taskID string) error
 }
 
-// Config wires the offers. Every field but Ward is required.
+// Config wires the offers. Every field but Wanted and Ward is required.
 type Config struct {
 	Tasks  Tasks
 	Sender Sender
 	Online func(storeID string) bool // whether any terminal of the store is
+	// Wanted reports whether anybody subscribes to a topic now, of a broker that asks
+	// for the offers of a filter when it is subscribed to (Retained) and keeps none
+	// itself; nil for one that keeps them.
+	Wanted func(topic string) bool
 	Now    func() time.Time
 	Logger *slog.Logger
 	// Ward keeps in, and tells of, a panic over one task or list; nil: nobody is
@@ -109,7 +115,8 @@ func New(cfg Config) *Offers {
 }
 
 // Start publishes everything that is open, since the broker may have lost it,
-// and then follows the changes. It returns at once; publishing goes on behind.
+// and then follows the changes. It returns at once; publishing goes on behind. To a
+// broker that asks it publishes nothing yet: nobody is there.
 func (o *Offers) Start(ctx context.Context) error {
 	loop, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	o.cancel = cancel
@@ -117,7 +124,9 @@ func (o *Offers) Start(ctx context.Context) error {
 		o.loops.Go(func() { o.work(loop, l) })
 	}
 	o.loops.Go(func() { o.follow(loop) })
-	o.Republish("")
+	if o.cfg.Wanted == nil {
+		o.Republish("")
+	}
 	return nil
 }
 
@@ -232,6 +241,9 @@ func (o *Offers) publishList(ctx context.Context, wanted list) error {
 	for t, err := range o.cfg.Tasks.OpenTasks(ctx, wanted.run, wanted.store) {
 		if err != nil {
 			return fmt.Errorf("cannot list open tasks: %w", err)
+		}
+		if !o.wanted(t.StoreID, t.TaskID) {
+			continue
 		}
 		if err := o.pass(ctx, t); err != nil {
 			return err

@@ -69,23 +69,42 @@ func (o *Offers) work(ctx context.Context, l *lane) {
 
 // publish brings one topic up to date.
 func (o *Offers) publish(ctx context.Context, w *work) error {
+	if !o.wanted(w.store, w.task) {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
+	open, err := o.say(ctx, w, o.cfg.Sender)
+	if err == nil && !open {
+		err = o.cfg.Sender.ClearOffer(ctx, w.store, w.task)
+	}
+	return err
+}
+
+// say publishes the offer by the sender, unless there is none: open is false then.
+func (o *Offers) say(ctx context.Context, w *work, by interface {
+	JSON(ctx context.Context, topic string, v any, opts transport.Options) error
+}) (open bool, err error) {
 	t, open, err := o.look(ctx, w)
 	if err != nil {
-		return err
+		return false, err
 	}
-	now := o.cfg.Now()
-	kept := t.QueueDeadline.Sub(now)
+	kept := t.QueueDeadline.Sub(o.cfg.Now())
 	if !open || kept <= 0 {
-		return o.cfg.Sender.ClearOffer(ctx, w.store, w.task)
+		return false, nil
 	}
 	run, err := o.run(ctx, t.RunID)
 	if err != nil {
-		return err
+		return false, err
 	}
 	topic := o.cfg.Sender.Topics().Offer(t.StoreID, t.TaskID)
-	return o.cfg.Sender.JSON(ctx, topic, o.message(t, run), transport.Options{Retain: true, Expiry: max(kept, time.Second)})
+	return true, by.JSON(ctx, topic, o.message(t, run), transport.Options{Retain: true, Expiry: max(kept, time.Second)})
+}
+
+// wanted reports whether anybody is to hear of a topic: whoever subscribes to it
+// from now on asks.
+func (o *Offers) wanted(storeID, taskID string) bool {
+	return o.cfg.Wanted == nil || o.cfg.Wanted(o.cfg.Sender.Topics().Offer(storeID, taskID))
 }
 
 // look returns the task as it is now, and whether it is open.

@@ -251,9 +251,12 @@ func TestOpenTasksAreFilteredAndStream(t *testing.T) {
 	}
 	b.grant(1, t0)
 	told, err := b.ListOpen(t.Context(), storeID(1))
-	if err != nil || len(told) != 2 || told[0] != (store.OpenTask{TaskID: taskID(1), State: task.State{Status: task.Running, Attempt: 1}, HolderID: "pos1"}) ||
-		told[1] != (store.OpenTask{TaskID: "M1", State: task.State{Status: task.Pending}}) {
+	if err != nil || len(told) != 2 || told[0] != (store.OpenTask{TaskID: taskID(1), StoreID: storeID(1), State: task.State{Status: task.Running, Attempt: 1}, HolderID: "pos1"}) ||
+		told[1] != (store.OpenTask{TaskID: "M1", StoreID: storeID(1), State: task.State{Status: task.Pending}}) {
 		t.Errorf("told %+v, %v", told, err)
+	}
+	if all, err := b.ListOpen(t.Context(), ""); err != nil || len(all) != 6 || all[0].StoreID != storeID(0) || all[5].StoreID != storeID(4) {
+		t.Errorf("of all %+v, %v", all, err)
 	}
 	for k, err := range b.OpenTasks(t.Context(), "", "") { // leaving early gives the connection back
 		if err != nil {

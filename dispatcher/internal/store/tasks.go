@@ -77,25 +77,32 @@ func (s *Store) OpenTasks(ctx context.Context, runID, storeID string) iter.Seq2[
 // OpenTask is what a terminal is told of a task that is not settled.
 type OpenTask struct {
 	TaskID     string
+	StoreID    string
 	TerminalID string // "" for any of the store
 	State      task.State
 	HolderID   string // of the current or last attempt
 	Instance   string // of the holder's process
 }
 
-// ListOpen returns the store's tasks that are not settled, by run.
+// ListOpen returns the store's tasks that are not settled, by run; those of all
+// stores for "".
 func (s *Store) ListOpen(ctx context.Context, storeID string) ([]OpenTask, error) {
+	query, args := openTask+` ORDER BY store_id, run_id`, []any(nil)
+	if storeID != "" {
+		query, args = openTask+` AND store_id = ? ORDER BY run_id`, []any{storeID}
+	}
 	open, err := sqlite.List(ctx, s.db.Readers(), func(row sqlite.Row) (OpenTask, error) {
 		var t OpenTask
-		err := row.Scan(&t.TaskID, &t.TerminalID, &t.State.Status, &t.State.Attempt, &t.HolderID, &t.Instance)
+		err := row.Scan(&t.TaskID, &t.StoreID, &t.TerminalID, &t.State.Status, &t.State.Attempt, &t.HolderID, &t.Instance)
 		return t, err
-	}, `SELECT task_id, terminal_id, status, attempt, holder_id, holder_instance FROM tasks
-		WHERE store_id = ? AND settled_at = 0 ORDER BY run_id`, storeID)
+	}, query, args...)
 	if err != nil {
-		return nil, fmt.Errorf("cannot list the open tasks of store %s: %w", storeID, err)
+		return nil, fmt.Errorf("cannot list the open tasks of store %q: %w", storeID, err)
 	}
 	return open, nil
 }
+
+const openTask = `SELECT task_id, store_id, terminal_id, status, attempt, holder_id, holder_instance FROM tasks WHERE settled_at = 0`
 
 // Unclaimed yields the store and the id of each task that nobody has claimed and that
 // was not made within the time from young to now. It reads while the loop runs, as
