@@ -47,14 +47,16 @@ func (a *Admission) admit(ctx context.Context) time.Duration {
 		}
 		now := a.cfg.Now()
 		batch, wait := a.pick(time.Now())
-		sideBySide(batch, func(p *admission) {
+		waiting := a.takeFresh(now, len(batch) < batchSize)
+		var all sync.WaitGroup
+		sideBySide(&all, batch, func(p *admission) {
 			p.err = p.claim.alone(a, func() error { return a.commit(ctx, p, now) })
 		})
+		sideBySide(&all, waiting, func(c *claim) { _ = c.alone(a, func() error { return a.note(ctx, c, now) }) })
+		all.Wait()
 		for _, p := range batch {
 			_ = p.claim.alone(a, func() error { a.finish(ctx, p, now); return nil })
 		}
-		waiting := a.takeFresh()
-		sideBySide(waiting, func(c *claim) { _ = c.alone(a, func() error { return a.note(ctx, c, now) }) })
 		if len(batch) == 0 && len(waiting) == 0 {
 			return wait
 		}
@@ -203,7 +205,7 @@ func grantOrder(r *run, t store.Task, who terminal) order {
 		LeaseMs:      r.Policy.Lease.Milliseconds(),
 		RunTimeoutMs: r.Policy.RunTimeout.Milliseconds(),
 		OfferID:      transport.OfferID(t.TaskID, t.State.Attempt-1, t.CreatedAt),
-		OfferSHA256:  transport.OfferOf(t, r.Run).Hash(),
+		OfferSHA256:  r.offers.Of(t).Hash(),
 	}}
 }
 
@@ -216,20 +218,42 @@ func (a *Admission) takeOrders() []order {
 	return out
 }
 
-// takeFresh takes claims that came in since they were last looked at and now
-// have to wait.
-func (a *Admission) takeFresh() (waiting []*claim) {
+// takeFresh takes claims that are to be noted as waiting. Where a pass ended for want
+// of a slot or a token, these are all that came since the last one. Where it ended
+// because the round was full, the next ones are likely to grant them, which notes
+// them too: then only those are taken whose barrier may come before.
+func (a *Admission) takeFresh(now time.Time, wanting bool) (waiting []*claim) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for len(a.fresh) > 0 && len(waiting) < batchSize {
-		c := a.fresh[0]
-		a.fresh = a.fresh[1:]
-		if a.queue.waits(c) && !c.noted {
-			c.noted = true
-			waiting = append(waiting, c)
+	for r, claims := range a.fresh {
+		if !wanting && r.BarrierAt.Sub(now) > noteAhead {
+			continue
+		}
+		taken, left := a.toNote(claims, batchSize-len(waiting))
+		waiting = append(waiting, taken...)
+		if a.fresh[r] = left; len(left) == 0 {
+			delete(a.fresh, r)
 		}
 	}
 	return waiting
+}
+
+// toNote takes up to most claims that wait and are not noted, and tells what is left
+// to look at.
+func (a *Admission) toNote(claims []*claim, most int) (taken, left []*claim) {
+	for i, c := range claims {
+		switch {
+		case len(taken) == most:
+			return taken, append(left, claims[i:]...)
+		case c.noted || !a.queue.waits(c): // it was granted, or is gone
+		case !a.isFree(c): // its task is being granted to another
+			left = append(left, c)
+		default:
+			c.noted = true
+			taken = append(taken, c)
+		}
+	}
+	return taken, left
 }
 
 // note records that a claim waits. It is evidence for the report, so a failure
@@ -252,12 +276,10 @@ func sooner(due, wait time.Duration) time.Duration {
 	return min(due, wait)
 }
 
-// sideBySide does all items at once, so that their commits share one fsync. It
-// is called with at most batchSize items.
-func sideBySide[T any](items []T, do func(T)) {
-	var all sync.WaitGroup
+// sideBySide does all items at once, so that their commits share one fsync; wait for
+// all. It is called with at most batchSize items.
+func sideBySide[T any](all *sync.WaitGroup, items []T, do func(T)) {
 	for _, item := range items {
 		all.Go(func() { do(item) })
 	}
-	all.Wait()
 }

@@ -121,7 +121,7 @@ func (a *Admission) enqueue(r *run, t store.Task, by asker) bool {
 	c, fresh := a.queue.ask(claimKey{t.TaskID, by.who}, by.instance, r, time.Now())
 	if fresh {
 		c.noted = !t.ClaimedAt.IsZero()
-		a.fresh = append(a.fresh, c)
+		a.fresh[r] = append(a.fresh[r], c)
 		signal(a.admitWake)
 	}
 	return true

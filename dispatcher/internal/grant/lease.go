@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"muster/dispatcher/internal/quarantine"
@@ -42,7 +43,9 @@ func (a *Admission) leaseLoop(ctx context.Context) {
 		due.Stop()
 		for ctx.Err() == nil {
 			expired, wait := a.takeExpired(time.Now())
-			sideBySide(expired, func(sl *slot) { a.expire(ctx, sl) })
+			var all sync.WaitGroup
+			sideBySide(&all, expired, func(sl *slot) { a.expire(ctx, sl) })
+			all.Wait()
 			if len(expired) == 0 {
 				if wait > 0 {
 					due.Reset(wait)
