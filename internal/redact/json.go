@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"muster/internal/protocol"
 	"muster/internal/redact/find"
 	"muster/internal/redact/words"
 )
@@ -20,13 +21,20 @@ func JSON(doc []byte) (clean []byte, count int) {
 	if names, marks := words.Look(doc); names|marks == 0 {
 		return doc, 0
 	}
-	if !json.Valid(doc) {
-		text, count := Text(string(doc))
-		if count == 0 {
-			return doc, 0
-		}
-		return []byte(text), count
+	if json.Valid(doc) {
+		return inJSON(doc)
 	}
+	text, count := Text(string(doc))
+	if count == 0 {
+		return doc, 0
+	}
+	return []byte(text), count
+}
+
+// Document is JSON for a document that is known to be one.
+func Document(doc protocol.Document) (clean []byte, count int) { return inJSON(doc.Bytes()) }
+
+func inJSON(doc []byte) (clean []byte, count int) {
 	clean = doc
 	for range maxPasses {
 		edits := inspect(clean)
@@ -94,9 +102,19 @@ type reader struct {
 	block int
 }
 
+// MayBe bits of what a document's structure has a part in, as it has in names.
+const structural = words.MayBeEscaped | words.MayBeWebKey | words.MayBePrivateKey
+
 // inspect returns what has to be replaced in a valid document, in order.
 func inspect(doc []byte) []edit {
-	r := &reader{doc: doc, levels: []level{{}}}
+	r := &reader{doc: doc}
+	switch names, marks := words.Look(doc); {
+	case names|marks == 0:
+		return nil
+	case names == 0 && marks&structural == 0:
+		return r.strings()
+	}
+	r.levels = []level{{}}
 	for r.at < len(doc) {
 		switch c := doc[r.at]; c {
 		case '{', '[':
@@ -116,6 +134,30 @@ func inspect(doc []byte) []edit {
 		edits = r.judge(edits, s)
 	}
 	return edits
+}
+
+// strings returns what has to be replaced where each string stands for itself.
+func (r *reader) strings() (edits []edit) {
+	for r.at < len(r.doc) {
+		if r.doc[r.at] != '"' {
+			r.at++
+			continue
+		}
+		start := r.at
+		r.pass()
+		edits = r.look(edits, start, r.at)
+	}
+	return edits
+}
+
+// pass passes a string.
+func (r *reader) pass() {
+	for r.at++; r.doc[r.at] != '"'; r.at++ {
+		if r.doc[r.at] == '\\' {
+			r.at++
+		}
+	}
+	r.at++
 }
 
 func (r *reader) top() *level { return &r.levels[len(r.levels)-1] }
@@ -156,12 +198,7 @@ func (r *reader) close() {
 // text reads a string, which is a key or a value.
 func (r *reader) text() {
 	start := r.at
-	for r.at++; r.doc[r.at] != '"'; r.at++ {
-		if r.doc[r.at] == '\\' {
-			r.at++
-		}
-	}
-	r.at++
+	r.pass()
 	in := r.top()
 	if in.object {
 		next := r.at
@@ -235,6 +272,12 @@ func (r *reader) judge(edits []edit, s scalar) []edit {
 		return append(edits, edit{s.start + 1, s.end - 1, Mark})
 	}
 	r.follow(raw)
+	return r.look(edits, s.start, s.end)
+}
+
+// look adds what has to be replaced in a string whatever its key.
+func (r *reader) look(edits []edit, start, end int) []edit {
+	raw := r.doc[start:end]
 	names, marks := words.Look(raw)
 	if names|marks == 0 {
 		return edits
@@ -250,7 +293,7 @@ func (r *reader) judge(edits []edit, s scalar) []edit {
 	for i, at := range rawSpans(raw, secrets) {
 		var marks strings.Builder
 		writeMarks(&marks, text[secrets[i].Start:secrets[i].End])
-		edits = append(edits, edit{s.start + at.start, s.start + at.end, escapeSpace(marks.String())})
+		edits = append(edits, edit{start + at.start, start + at.end, escapeSpace(marks.String())})
 	}
 	return edits
 }
