@@ -14,7 +14,6 @@ package gate
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -123,32 +122,25 @@ func fromTerminal(addr protocol.Address) bool {
 	return false
 }
 
-// numbered is all that the gate reads of a payload. It need not be strict: of a
-// document that the step's strict reading takes, which names each member once
-// and in its one spelling, both read the same number.
-type numbered struct {
-	Seq int64 `json:"seq"`
-}
-
 // once passes a message on unless its number was seen. One that cannot be read
 // is passed on: the steps cannot read it either, and only they can tell its
 // sender, who signed it.
 func (g *Gate) once(ctx context.Context, who terminal, kind protocol.Kind, in transport.Inbound, next func() error) error {
-	var n numbered
-	if json.Unmarshal(in.Payload, &n) != nil {
+	seq, readable := protocol.SeqOf(in.Payload)
+	if !readable {
 		g.passed.Add(1)
 		return next()
 	}
-	if n.Seq <= 0 {
-		g.refuse(ctx, who, kind, in, refusal{Unnumbered, fmt.Errorf("seq is %d; it must be 1 or more", n.Seq)})
+	if seq <= 0 {
+		g.refuse(ctx, who, kind, in, refusal{Unnumbered, fmt.Errorf("seq is %d; it must be 1 or more", seq)})
 		return nil
 	}
 	window, err := g.window(ctx, who, in.Signature.KeyID)
 	if err != nil {
 		return err
 	}
-	old := n.Seq <= window.Highest()-windowSize
-	if err := window.Take(n.Seq); err != nil {
+	old := seq <= window.Highest()-windowSize
+	if err := window.Take(seq); err != nil {
 		g.refuse(ctx, who, kind, in, refusal{Replayed, err})
 		if kind == protocol.KindHello {
 			g.lookForTwins(who, in.Signature.KeyID, old)
@@ -161,7 +153,7 @@ func (g *Gate) once(ctx context.Context, who terminal, kind protocol.Kind, in tr
 	taken := false
 	defer func() {
 		if !taken { // next failed, or panicked
-			window.GiveBack(n.Seq)
+			window.GiveBack(seq)
 		}
 	}()
 	g.passed.Add(1)

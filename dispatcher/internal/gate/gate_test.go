@@ -153,6 +153,20 @@ func TestWhatCannotBeReadIsForTheStepsToRefuse(t *testing.T) {
 	}
 }
 
+// TestNoWritingHidesANumber: what a step can read bears a number for the gate too,
+// however it is written.
+func TestNoWritingHidesANumber(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	p := h.enrol("S1", "pos", 1)
+	for i, text := range []string{"{\n\"a\":[{\"seq\":0}],\"seq\" : %d }\r\n", `{"\u0073eq":%d,"b":"\ud83d\ude00"}`, `{"seq":%d,"seq":3}`, `{"SEQ":%d}`} {
+		in := h.signed(p, protocol.KindResult, fmt.Appendf(nil, text, i+1))
+		if !h.pass(in) || h.pass(in) {
+			t.Errorf("%q does not pass once", in.Payload)
+		}
+	}
+}
+
 // TestAMessageThatFailedComesAgain: its number is spent only by success.
 func TestAMessageThatFailedComesAgain(t *testing.T) {
 	t.Parallel()
