@@ -3,7 +3,7 @@ package protocol
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
+	"strconv"
 )
 
 // Hash names the work that an offer asks for: the lower-case hex SHA-256 of
@@ -13,11 +13,12 @@ import (
 // another attempt. A grant names the offer that may be run by it, a result the
 // offer that it answers.
 func (o Offer) Hash() string {
-	h := sha256.New()
-	for _, part := range []string{o.TaskID, o.ParentID, o.StoreID, o.Type} {
-		_, _ = fmt.Fprintf(h, "%s\n", part) // a hash takes everything
+	said := make([]byte, 0, 512)
+	for _, part := range [...]string{o.TaskID, o.ParentID, o.StoreID, o.Type} {
+		said = append(append(said, part...), '\n')
 	}
-	_, _ = fmt.Fprintf(h, "%d\n%d\n", o.TypeVersion, o.ScheduledFor.UnixMilli())
-	_, _ = h.Write(o.Input)
-	return hex.EncodeToString(h.Sum(nil))
+	said = append(strconv.AppendInt(said, int64(o.TypeVersion), 10), '\n')
+	said = append(strconv.AppendInt(said, o.ScheduledFor.UnixMilli(), 10), '\n')
+	sum := sha256.Sum256(append(said, o.Input...))
+	return hex.EncodeToString(sum[:])
 }
