@@ -161,27 +161,44 @@ func (i *Intake) HandleReady(ctx context.Context, addr protocol.Address, in tran
 	if err != nil {
 		return fmt.Errorf("cannot read task %s for an announced result: %w", m.TaskID, err)
 	}
-	run, err := i.cfg.Tasks.GetRun(ctx, t.RunID)
+	run, err := i.frozenRun(ctx, t.RunID)
 	if err != nil {
-		return fmt.Errorf("cannot read run %s for an announced result: %w", t.RunID, err)
+		return err
 	}
 	if m.Bytes > protocol.MaxResultBytes {
 		a.fault = tooLarge(m.Bytes)
 		return i.conclude(ctx, a, t)
 	}
 	mine, err := i.cfg.Attempts.Sign(ctx, store.Sign{TaskID: m.TaskID, Attempt: m.Attempt, StoreID: who.store,
-		TerminalID: who.id, LeaseUntil: now.Add(run.Policy.Lease), ReadyBytes: m.Bytes, SHA256: m.SHA256}, now)
+		TerminalID: who.id, LeaseUntil: now.Add(run.policy.Lease), ReadyBytes: m.Bytes, SHA256: m.SHA256}, now)
 	if err != nil {
 		return fmt.Errorf("cannot note the announced result of task %s attempt %d: %w", m.TaskID, m.Attempt, err)
 	}
 	if !mine {
 		return i.past(ctx, a, t)
 	}
-	if run.Policy.Late == job.Reject && !run.BarrierClosedAt.IsZero() {
+	late, err := i.isLate(ctx, t.RunID, run.policy)
+	if err != nil {
+		return err
+	}
+	if late {
 		return i.late(ctx, a, t)
 	}
-	i.enqueue(ctx, upload{m.TaskID, m.Attempt}, who, int(m.Bytes), run.Policy.Priority)
+	i.enqueue(ctx, upload{m.TaskID, m.Attempt}, who, int(m.Bytes), run.policy.Priority)
 	return nil
+}
+
+// isLate reports whether the run takes no answers any more. Its barrier is asked for
+// anew each time.
+func (i *Intake) isLate(ctx context.Context, runID string, p job.Policy) (bool, error) {
+	if p.Late != job.Reject {
+		return false, nil
+	}
+	run, err := i.cfg.Tasks.GetRun(ctx, runID)
+	if err != nil {
+		return false, fmt.Errorf("cannot read run %s for an announced result: %w", runID, err)
+	}
+	return !run.BarrierClosedAt.IsZero(), nil
 }
 
 func readReady(in transport.Inbound, m *protocol.Ready) error {

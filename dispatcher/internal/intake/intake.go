@@ -102,6 +102,7 @@ type Intake struct {
 	log *slog.Logger
 
 	sparing logs.Sparing
+	memory  memory
 
 	mu     sync.Mutex
 	line   line
@@ -171,13 +172,20 @@ func (i *Intake) Stop() {
 // Changed follows the store's change feed: an attempt that ended needs no turn.
 // It returns at once.
 func (i *Intake) Changed(changes []store.Change) {
+	i.memory.follow(changes)
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	defer i.signal()
 	for _, c := range changes {
 		if c.Kind == store.TaskMoved && c.From.Status == task.Running {
-			i.line.remove(upload{c.Task.TaskID, c.From.Attempt})
+			i.leave(upload{c.Task.TaskID, c.From.Attempt})
 		}
+	}
+}
+
+// leave takes a result out of the line, and has others called for if it was there.
+func (i *Intake) leave(u upload) {
+	if i.line.remove(u) {
+		i.signal()
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 
 	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/store"
-	"muster/dispatcher/internal/transport"
 	"muster/internal/protocol"
 	"muster/internal/task"
 )
@@ -43,7 +42,7 @@ type verdict struct {
 // nothing. The answer is judged as it came; what is stored of it is free of
 // secrets, while its hash stays that of what was sent, which its terminal knows
 // it by.
-func (i *Intake) judge(a arrival, t store.Task, run store.Run, spec job.Spec, now time.Time) verdict {
+func (i *Intake) judge(a arrival, t store.Task, run frozen, spec job.Spec, now time.Time) verdict {
 	m, c := a.message, cleaner{}
 	answer := store.Answer{Attempt: store.Attempt{
 		TaskID: t.TaskID, Attempt: m.Attempt, StoreID: a.who.store, TerminalID: a.who.id,
@@ -55,7 +54,7 @@ func (i *Intake) judge(a arrival, t store.Task, run store.Run, spec job.Spec, no
 	}}
 	f := a.fault
 	if f == nil {
-		f = i.inspect(m, spec, func() string { return transport.OfferOf(t, run).Hash() })
+		f = i.inspect(a, spec, func() string { return run.offerHash(t) })
 	}
 	switch {
 	case f != nil:
@@ -66,16 +65,16 @@ func (i *Intake) judge(a arrival, t store.Task, run store.Run, spec job.Spec, no
 		if m.Outcome != protocol.AnswerFailed {
 			answer.Attempt.Answer = protocol.AnswerSucceeded // what it claims to be
 		}
-		answer.Event, answer.RetryAt = afterFailure(t, run.Policy, now, true)
+		answer.Event, answer.RetryAt = afterFailure(t, run.policy, now, true)
 	case m.Outcome == protocol.AnswerSucceeded:
 		answer.Event = task.Succeed
-		answer.Attempt.Result = c.document(m.Result)
-		answer.Attempt.Columns = job.Extract(run.Columns, answer.Attempt.Result)
+		answer.Attempt.Result = c.scanned(a.result)
+		answer.Attempt.Columns = run.columns.Extract(answer.Attempt.Result)
 	default:
 		failure := failureOf(m, &c)
 		answer.Attempt.Failure = &failure
 		answer.Reason = reasonOf(failure.Code)
-		answer.Event, answer.RetryAt = afterFailure(t, run.Policy, now, mayRetry(failure.Code, run.Policy))
+		answer.Event, answer.RetryAt = afterFailure(t, run.policy, now, mayRetry(failure.Code, run.policy))
 	}
 	answer.Attempt.Redacted = c.places
 	return verdict{answer: answer, fault: f}
@@ -109,14 +108,15 @@ func reasonOf(code protocol.Code) task.Reason {
 
 // inspect checks the offer, shape, size, hash and schema, in this order: the
 // cheap before the dear. offer returns the hash of the task's offer.
-func (i *Intake) inspect(m protocol.Result, spec job.Spec, offer func() string) *fault {
+func (i *Intake) inspect(a arrival, spec job.Spec, offer func() string) *fault {
+	m := a.message
 	if f := i.answersOffer(m, offer); f != nil {
 		return f
 	}
 	switch m.Outcome {
 	case protocol.AnswerSucceeded:
 	case protocol.AnswerFailed, protocol.AnswerCancelled:
-		if m.Error != nil && m.SHA256 != "" && m.SHA256 != hashOf(m.Error) {
+		if len(m.Error) > 0 && m.SHA256 != "" && m.SHA256 != a.hash() {
 			return badHash("error")
 		}
 		return nil
@@ -128,10 +128,10 @@ func (i *Intake) inspect(m protocol.Result, spec job.Spec, offer func() string) 
 		return &fault{protocol.CodeInvalidResult, "", "result is missing"}
 	case len(m.Result) > protocol.MaxResultBytes:
 		return tooLarge(int64(len(m.Result)))
-	case m.SHA256 != hashOf(m.Result):
+	case m.SHA256 != a.hash():
 		return badHash("result")
 	}
-	return i.validate(m.Result, spec)
+	return i.validate(a, spec)
 }
 
 // answersOffer checks that the terminal executed what headquarters offered.
@@ -148,15 +148,15 @@ func (i *Intake) answersOffer(m protocol.Result, offer func() string) *fault {
 
 // validate checks a result against its job's schema. Whatever makes the
 // validator panic is invalid: a device must not end headquarters.
-func (i *Intake) validate(result json.RawMessage, spec job.Spec) (f *fault) {
+func (i *Intake) validate(a arrival, spec job.Spec) (f *fault) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			i.stats.panicked.Add(1)
-			i.log.Error("a result made the validator panic", "job", spec.Name, "sha256", hashOf(result), "cause", legible(fmt.Append(nil, cause)))
+			i.log.Error("a result made the validator panic", "job", spec.Name, "sha256", a.hash(), "cause", legible(fmt.Append(nil, cause)))
 			f = &fault{protocol.CodeInvalidResult, "", "it cannot be checked against the job's output schema"}
 		}
 	}()
-	err := spec.Output.Validate(result)
+	err := spec.Output.ValidateScanned(a.result)
 	if err == nil {
 		return nil
 	}
@@ -221,16 +221,19 @@ func failureOf(m protocol.Result, c *cleaner) protocol.Failure {
 // hash is the digest of what was sent, byte for byte: of the result, of the
 // error, or of the whole payload if neither can be told apart. For a result
 // that was only announced it is the announced one.
-func (a arrival) hash() string {
+func (a *arrival) hash() string {
 	switch {
+	case a.sum != "":
 	case a.message.Outcome == protocol.AnswerSucceeded && len(a.message.Result) > 0:
-		return hashOf(a.message.Result)
+		a.sum = hashOf(a.message.Result)
 	case len(a.message.Error) > 0:
-		return hashOf(a.message.Error)
+		a.sum = hashOf(a.message.Error)
 	case a.payload == nil:
 		return a.message.SHA256
+	default:
+		a.sum = hashOf(a.payload)
 	}
-	return hashOf(a.payload)
+	return a.sum
 }
 
 func hashOf(data []byte) string {
@@ -239,8 +242,12 @@ func hashOf(data []byte) string {
 }
 
 func isHash(s string) bool {
-	sum, err := hex.DecodeString(s)
-	return err == nil && len(sum) == sha256.Size
+	for i := range len(s) {
+		if c := s[i]; (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'f') {
+			return false
+		}
+	}
+	return len(s) == hex.EncodedLen(sha256.Size)
 }
 
 // moment is a time of the terminal's clock; what no clock can say is no time.

@@ -102,26 +102,19 @@ func (l *line) hear(who terminal, now time.Time) (changed bool) {
 	return changed
 }
 
-// remove takes a result out of the line. Removing one that is not there is
-// harmless.
-func (l *line) remove(u upload) {
+// remove takes a result out of the line, and reports whether it was there.
+func (l *line) remove(u upload) bool {
 	e := l.entries[u]
 	if e == nil {
-		return
+		return false
 	}
 	delete(l.entries, u)
 	if l.sending[u] != nil {
 		delete(l.sending, u)
-		return
+	} else {
+		l.leave(e)
 	}
-	l.leave(e)
-}
-
-// removeOf is remove for what the terminal itself announced.
-func (l *line) removeOf(who terminal, u upload) {
-	if e := l.entries[u]; e != nil && e.who == who {
-		l.remove(u)
-	}
+	return true
 }
 
 func (l *line) leave(e *announced) {

@@ -16,8 +16,10 @@ import (
 type arrival struct {
 	who     terminal
 	message protocol.Result
+	result  protocol.Document // of the message
 	payload []byte
 	fault   *fault // set when it is refused whatever it says
+	sum     string // see hash
 }
 
 // HandleResult takes an answer in: it judges it, commits it with its move, and
@@ -30,7 +32,7 @@ type arrival struct {
 func (i *Intake) HandleResult(ctx context.Context, addr protocol.Address, in transport.Inbound) (err error) {
 	defer i.survive(ctx, addr, in, &err)
 	a := arrival{who: terminal{addr.Store, addr.Terminal}, payload: in.Payload}
-	if err := protocol.Decode(in.Payload, protocol.MaxPayloadBytes, &a.message); err != nil {
+	if a.result, err = protocol.DecodeResult(in.Payload, protocol.MaxPayloadBytes, &a.message); err != nil {
 		var refusal *protocol.Error
 		named := salvage(in.Payload, &a.message)
 		if !named || !errors.As(err, &refusal) {
@@ -43,6 +45,9 @@ func (i *Intake) HandleResult(ctx context.Context, addr protocol.Address, in tra
 		i.unreadable(addr, in, errors.New("it names no attempt"))
 		return nil
 	}
+	if t, known := i.memory.task(a.message.TaskID); known && a.answers(t) {
+		return i.conclude(ctx, a, t)
+	}
 	t, err := i.cfg.Tasks.GetTask(ctx, a.message.TaskID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && t.StoreID != addr.Store {
 		i.refuse(ctx, a, store.Task{}, protocol.CodeNotFound)
@@ -51,18 +56,22 @@ func (i *Intake) HandleResult(ctx context.Context, addr protocol.Address, in tra
 	if err != nil {
 		return fmt.Errorf("cannot read task %s for a result: %w", a.message.TaskID, err)
 	}
-	running := t.State.Status == task.Running && t.State.Attempt == a.message.Attempt && t.HolderID == addr.Terminal
-	if !running {
+	if !a.answers(t) {
 		return i.past(ctx, a, t)
 	}
 	return i.conclude(ctx, a, t)
 }
 
+// answers reports whether it is the answer of a task's running attempt.
+func (a *arrival) answers(t store.Task) bool {
+	return t.StoreID == a.who.store && t.State.Status == task.Running && t.State.Attempt == a.message.Attempt && t.HolderID == a.who.id
+}
+
 // conclude judges the answer of the running attempt and commits it.
 func (i *Intake) conclude(ctx context.Context, a arrival, t store.Task) error {
-	run, err := i.cfg.Tasks.GetRun(ctx, t.RunID)
+	run, err := i.frozenRun(ctx, t.RunID)
 	if err != nil {
-		return fmt.Errorf("cannot read run %s for a result: %w", t.RunID, err)
+		return err
 	}
 	spec, known := i.cfg.Jobs.Get(t.Type)
 	if !known {
@@ -73,6 +82,7 @@ func (i *Intake) conclude(ctx context.Context, a arrival, t store.Task) error {
 		}
 		return nil
 	}
+	a.hash() // once: the copies of a keep it
 	now := i.cfg.Now()
 	if tries := i.cfg.Quarantine.Tries(a.key()); tries >= maxTries { // in lives before this one
 		return i.setAside(ctx, a, t, tries, "headquarters ended while it judged the answer")
@@ -127,12 +137,11 @@ func (i *Intake) count(a arrival, v verdict, called bool) {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.line.remove(upload{a.message.TaskID, a.message.Attempt})
+	i.leave(upload{a.message.TaskID, a.message.Attempt})
 	if size := len(a.message.Result); size > protocol.InlineLimit && !called {
 		i.stats.unasked.Add(1)
 		i.tokens.Spend(time.Now(), size)
 	}
-	i.signal()
 }
 
 // past answers what comes for an attempt that is over: with the receipt again
@@ -166,8 +175,10 @@ func (i *Intake) past(ctx context.Context, a arrival, t store.Task) error {
 func (i *Intake) free(a arrival) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.line.removeOf(a.who, upload{a.message.TaskID, a.message.Attempt})
-	i.signal()
+	u := upload{a.message.TaskID, a.message.Attempt}
+	if e := i.line.entries[u]; e != nil && e.who == a.who {
+		i.leave(u)
+	}
 }
 
 // sameAnswer compares by the hash that the terminal names, and for a payload

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"muster/internal/protocol"
 	"muster/internal/redact"
 )
 
@@ -35,6 +36,12 @@ func (c *cleaner) text(s string) string {
 
 func (c *cleaner) document(doc []byte) []byte {
 	clean, places := redact.JSON(doc)
+	c.places += places
+	return clean
+}
+
+func (c *cleaner) scanned(doc protocol.Document) []byte {
+	clean, places := redact.Document(doc)
 	c.places += places
 	return clean
 }

@@ -26,7 +26,7 @@ const AlarmQuarantined = "result_quarantined"
 const maxTries = 3
 
 // key names the answer as its receipt does.
-func (a arrival) key() quarantine.Answer {
+func (a *arrival) key() quarantine.Answer {
 	k := quarantine.Answer{StoreID: a.who.store, TerminalID: a.who.id, TaskID: a.message.TaskID, Attempt: a.message.Attempt, SHA256: a.message.SHA256}
 	if !isHash(k.SHA256) {
 		k.SHA256 = a.hash()
@@ -35,7 +35,7 @@ func (a arrival) key() quarantine.Answer {
 }
 
 // judgeNoted is judge with a note that outlives the process.
-func (i *Intake) judgeNoted(a arrival, t store.Task, run store.Run, spec job.Spec, now time.Time) verdict {
+func (i *Intake) judgeNoted(a arrival, t store.Task, run frozen, spec job.Spec, now time.Time) verdict {
 	done := i.cfg.Quarantine.Judging(a.key())
 	defer done()
 	return i.judge(a, t, run, spec, now)
