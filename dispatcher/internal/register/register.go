@@ -65,7 +65,7 @@ func Parse(name string, data []byte) ([]store.Place, error) {
 	if got := strings.Join(header, ","); got != "store_id,name,time_zone,labels" {
 		return nil, fmt.Errorf("%s:1: the header is %q, must be \"store_id,name,time_zone,labels\"", name, clip(got))
 	}
-	l := list{seen: map[string]row{}}
+	l := list{seen: map[string]row{}, zones: map[string]bool{}}
 	for {
 		fields, err := reader.Read()
 		if errors.Is(err, io.EOF) {
@@ -101,7 +101,8 @@ type row struct {
 
 type list struct {
 	places []store.Place
-	seen   map[string]row // by lower-cased id
+	seen   map[string]row  // by lower-cased id
+	zones  map[string]bool // that are known: a zone is a file, and a chain has few
 }
 
 func (l *list) add(line int, fields []string) error {
@@ -121,8 +122,11 @@ func (l *list) add(line int, fields []string) error {
 	if err := checkText("name", name, maxNameRunes); err != nil {
 		return err
 	}
-	if err := checkZone(zone); err != nil {
-		return err
+	if !l.zones[zone] {
+		if err := checkZone(zone); err != nil {
+			return err
+		}
+		l.zones[zone] = true
 	}
 	labels, err := parseLabels(fields[3])
 	if err != nil {
