@@ -1,6 +1,7 @@
 package protocol_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"math"
@@ -131,7 +132,9 @@ func TestOffersKeepTheirPromotedNames(t *testing.T) {
 // a round trip through Go values without loss.
 func FuzzScan(f *testing.F) {
 	for _, seed := range []string{`{"a":[1,2.50,"\ud83d\ude00",null]}`, `{"a":1,"A":2}`, `"\ud800"`, `1e400`, `[[[]]]`, "\ufeff{}",
-		`{"\u0061":1,"a":1}`, `{"ſ":1,"s":1}`, `-0.0e+00`, `{"a":{"b":[{"c":"\\"}]}}`, "{\x00}\x00", `"\u00zz"`, `"a\`} {
+		`{"\u0061":1,"a":1}`, `{"ſ":1,"s":1}`, `-0.0e+00`, `{"a":{"b":[{"c":"\\"}]}}`, "{\x00}\x00", `"\u00zz"`, `"a\`,
+		"\"12345678\x01\"", "\"1234\x1f5678\"", "\"123456789\xff\"", "\"\x7f\u2028\"", `"\x"`, `"\u12"`, `"abc`, `01`, `-`, `1.`, `.5`, `+1`, `1e`, `1e+`, `-01`, `tru`, `nulll`, `[1,]`, `[,1]`,
+		`[1 2]`, `{"a" 1}`, `{"a":}`, `{"a":1,}`, `{,}`, `{1:2}`, `[`, `{`, `]`, `[}`, `{"a":1]`, `"\ud83d`, `"\ud83d\ude`, `[1]x`, "[\v1]", `{"a":1 "b":2}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -143,6 +146,9 @@ func FuzzScan(f *testing.F) {
 			}
 			if !utf8.ValidString(refusal.Message) || !utf8.ValidString(refusal.Path) {
 				t.Fatalf("a refusal that is not UTF-8: %q", refusal.Message)
+			}
+			if json.Valid(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))) && (strings.HasPrefix(refusal.Message, "line ") || strings.HasPrefix(refusal.Message, "something")) {
+				t.Fatalf("%q is called no JSON: %v", data, err)
 			}
 			return
 		}
