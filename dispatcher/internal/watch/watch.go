@@ -66,6 +66,8 @@ type Watch struct {
 	lost   int
 	wake   chan struct{}
 
+	tallies map[string]*tally // of open runs; the loop's alone
+
 	cancel context.CancelFunc
 	done   chan struct{}
 }
@@ -74,7 +76,7 @@ type Watch struct {
 // a run wait for a slot; ward keeps in what panics over one run, and may be nil.
 func New(runs Runs, sender *transport.Sender, waiting func(runID string) int, ward *quarantine.Ward, log *slog.Logger) *Watch {
 	return &Watch{runs: runs, sender: sender, waiting: waiting, ward: ward, log: log,
-		dirty: map[string]bool{}, wake: make(chan struct{}, 1)}
+		dirty: map[string]bool{}, tallies: map[string]*tally{}, wake: make(chan struct{}, 1)}
 }
 
 // Start publishes the state of every run that is open or was closed last, since
@@ -170,14 +172,19 @@ func (w *Watch) publishEvents(ctx context.Context) {
 	w.mu.Lock()
 	events, lost := w.events, w.lost
 	w.events, w.lost = nil, 0
+	for i := range events {
+		w.dirty[events[i].RunID] = true // a state of before they were added is not the last
+	}
 	w.mu.Unlock()
 	if lost > 0 {
 		w.log.Warn("too many events wait to be published; the oldest were dropped", "dropped", lost)
+		w.lose()
 	}
 	for _, c := range events {
 		if ctx.Err() != nil {
 			return
 		}
+		w.add(&c)
 		topic := w.sender.Topics().Run(c.RunID, protocol.RunText)
 		if c.Kind == store.TaskMoved && c.Task != nil {
 			topic = w.sender.Topics().RunStore(c.RunID, c.Task.StoreID)
@@ -242,8 +249,8 @@ func Line(c store.Change) string {
 	return ""
 }
 
-// publishStates publishes the state of every run that changed and reports
-// whether there was one.
+// publishStates publishes the state of every run that changed, or is to be counted
+// again, and reports whether there was one or will be.
 func (w *Watch) publishStates(ctx context.Context) bool {
 	w.mu.Lock()
 	dirty := w.dirty
@@ -254,6 +261,7 @@ func (w *Watch) publishStates(ctx context.Context) bool {
 	}
 	w.older = w.older[some:]
 	w.mu.Unlock()
+	later := w.unsure(dirty)
 	for runID := range dirty {
 		if ctx.Err() != nil {
 			return true
@@ -261,46 +269,31 @@ func (w *Watch) publishStates(ctx context.Context) bool {
 		topic := w.sender.Topics().Run(runID, protocol.RunState)
 		w.try(topic, func() error { return w.publishState(ctx, topic, runID) })
 	}
-	return len(dirty) > 0
+	return later || len(dirty) > 0
 }
 
 func (w *Watch) publishState(ctx context.Context, topic, runID string) error {
-	state, closed, err := w.state(ctx, runID)
+	run, err := w.runs.GetRun(ctx, runID)
+	if err != nil {
+		return fmt.Errorf("cannot read run %s: %w", runID, err)
+	}
+	t, err := w.tallied(ctx, &run)
 	if err != nil {
 		return err
 	}
-	opts := transport.Options{Retain: true}
+	state, opts := w.report(&run, t), transport.Options{Retain: true}
 	if state.Phase == protocol.PhaseClosed {
-		opts.Expiry = min(max(stateKept-state.At.Sub(closed), leastKept), stateKept)
+		opts.Expiry = min(max(stateKept-state.At.Sub(run.ClosedAt), leastKept), stateKept)
 	}
 	return w.sender.JSON(ctx, topic, state, opts)
 }
 
-// State is how a run stands now. It fails with store.ErrNotFound for a run that
-// does not exist.
-func (w *Watch) State(ctx context.Context, runID string) (protocol.RunStateReport, error) {
-	state, _, err := w.state(ctx, runID)
-	return state, err
-}
-
-func (w *Watch) state(ctx context.Context, runID string) (_ protocol.RunStateReport, closed time.Time, err error) {
-	run, err := w.runs.GetRun(ctx, runID)
-	if err != nil {
-		return protocol.RunStateReport{}, closed, fmt.Errorf("cannot read run %s: %w", runID, err)
-	}
-	tasks, _, err := w.runs.CountTasks(ctx, runID)
-	if err != nil {
-		return protocol.RunStateReport{}, closed, fmt.Errorf("cannot count the tasks of run %s: %w", runID, err)
-	}
-	online, err := w.runs.CountOnline(ctx, runID)
-	if err != nil {
-		return protocol.RunStateReport{}, closed, fmt.Errorf("cannot count who is online in run %s: %w", runID, err)
-	}
+func (w *Watch) report(run *store.Run, t *tally) protocol.RunStateReport {
 	return protocol.RunStateReport{
 		Meta: w.sender.Meta(), RunID: run.RunID, Job: run.Job, Phase: run.Phase(), Targets: run.Targets,
-		Tasks: tasks, Online: online, Waiting: w.waiting(runID),
+		Tasks: t.tasks, Online: t.online, Waiting: w.waiting(run.RunID),
 		BarrierAt: protocol.At(run.BarrierAt), MakeupTo: protocol.At(run.MakeupUntil), Revision: run.Revision,
-	}, run.ClosedAt, nil
+	}
 }
 
 // try publishes on a topic, and tells when it cannot.
