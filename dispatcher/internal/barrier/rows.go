@@ -1,18 +1,17 @@
 package barrier
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"iter"
-	"regexp"
+	"strings"
 	"time"
 
 	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
 	"muster/internal/task"
 )
-
-var digest = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // target is one store of a run with all its tasks there.
 type target []store.Candidate
@@ -104,7 +103,7 @@ func (t target) row(run *store.Run, now time.Time, zone *time.Location, atBarrie
 		&row.Evidence.StartedAt, &row.Evidence.LastSignAt, &row.Evidence.ReadyAt} {
 		*at = in(*at, zone)
 	}
-	raw, err := protocol.Encode(row)
+	raw, err := encodeRow(&row)
 	if err != nil {
 		return store.OutcomeRow{}, fmt.Errorf("cannot write the row of store %s: %w", row.StoreID, err)
 	}
@@ -133,7 +132,7 @@ func rowOf(c *store.Candidate, columns int) protocol.StoreRow {
 	switch {
 	case succeeded && a != nil:
 		row.Bytes = a.Bytes
-		if digest.MatchString(a.SHA256) {
+		if isDigest(a.SHA256) {
 			row.SHA256 = a.SHA256
 		}
 	case a != nil && a.Failure != nil:
@@ -145,6 +144,11 @@ func rowOf(c *store.Candidate, columns int) protocol.StoreRow {
 		row.FinishedAt = protocol.At(a.ReceivedAt)
 	}
 	return row
+}
+
+func isDigest(s string) bool {
+	const hexDigits = "0123456789abcdef"
+	return len(s) == 2*sha256.Size && strings.Trim(s, hexDigits) == ""
 }
 
 func in(t protocol.Time, zone *time.Location) protocol.Time {
