@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"muster/tests/load/bench"
 	"muster/tests/load/crowd"
 	"muster/tests/load/meter"
 	"muster/tests/load/site"
@@ -20,19 +21,22 @@ type aCase struct {
 	terminals  int
 	signed     bool
 	work       time.Duration
+	hold       bool
 	bytes      int
 	start      bool // terminals tell that an attempt started
 	patience   time.Duration
 	rep        int
 }
 
-func (o *aCase) flags(f *flag.FlagSet) {
+// Flags registers what one can ask for.
+func (o *aCase) Flags(f *flag.FlagSet) {
 	f.StringVar(&o.dispatcher, "dispatcher", "bin/dispatcher", "the program to measure")
 	f.StringVar(&o.parent, "folder", "", "where headquarters' folder is made (default: the system's for temporary files)")
 	f.IntVar(&o.tasks, "n", 5000, "tasks, a multiple of -w: that many runs are asked for at once")
 	f.IntVar(&o.terminals, "w", 500, "stores, with one terminal each")
 	f.BoolVar(&o.signed, "signed", false, "headquarters has an identity: everything is signed and checked")
 	f.DurationVar(&o.work, "think", 0, "how long one execution takes")
+	f.BoolVar(&o.hold, "hold", false, "hold all results back until everything is granted: how fast they come in then")
 	f.IntVar(&o.bytes, "bytes", 1024, "size of one result, about")
 	f.BoolVar(&o.start, "start", true, "terminals say that an attempt started, as real ones do")
 	f.DurationVar(&o.patience, "patience", 3*time.Minute, "how long it may take")
@@ -47,14 +51,17 @@ func (o *aCase) name() string {
 	if !o.start {
 		name += "-nostart"
 	}
+	if o.hold {
+		name += "-hold"
+	}
 	return name
 }
 
-// measure runs the case in a fresh headquarters. One store has no terminal: no
+// Measure runs the case in a fresh headquarters. One store has no terminal: no
 // run is complete, so that no report is made while it lasts.
-func (o *aCase) measure(ctx context.Context) (row Row, err error) {
+func (o *aCase) Measure(ctx context.Context) (line any, err error) {
 	if o.terminals < 1 || o.tasks%o.terminals != 0 {
-		return row, fmt.Errorf("-n %d is no multiple of -w %d", o.tasks, o.terminals)
+		return nil, fmt.Errorf("-n %d is no multiple of -w %d", o.tasks, o.terminals)
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.patience)
 	defer cancel()
@@ -62,22 +69,22 @@ func (o *aCase) measure(ctx context.Context) (row Row, err error) {
 	s, err := site.New(ctx, site.Options{Dispatcher: o.dispatcher, Parent: o.parent, Stores: o.terminals + 1, Terminals: o.terminals,
 		Signed: o.signed, Runs: runs})
 	if err != nil {
-		return row, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	if err := s.Start(ctx); err != nil {
-		return row, err
+		return nil, err
 	}
 	if err := s.Hire(ctx); err != nil {
-		return row, err
+		return nil, err
 	}
-	crew := orders{Addr: s.Addr, Options: crowd.Options{Terminals: o.terminals, Tasks: o.tasks, Work: o.work, Bytes: o.bytes, Progress: o.start, Signed: o.signed}}
+	crew := orders{Addr: s.Addr, Options: crowd.Options{Terminals: o.terminals, Tasks: o.tasks, Work: o.work, Hold: o.hold, Bytes: o.bytes, Progress: o.start, Signed: o.signed}}
 	if o.signed {
 		crew.Password = site.Password
 	}
 	w, err := hire(ctx, crew)
 	if err != nil {
-		return row, err
+		return nil, err
 	}
 	defer w.kill()
 	return o.run(ctx, s, w, runs)
@@ -122,9 +129,12 @@ func (o *aCase) run(ctx context.Context, s *site.Site, w *worker, runs int) (Row
 	wall := last.Sub(trigger)
 	row := Row{Sys: o.name(), N: o.tasks, W: o.terminals, Rep: o.rep, DispMS: sums.OfferMax, WallMS: ms(wall), TPS: float64(o.tasks) / wall.Seconds(),
 		P50: sums.OfferP50, P99: sums.OfferP99, Max: sums.OfferMax, GrantP99: sums.GrantP99,
-		CPUSrv: used.CPU[0].Seconds(), CPUWrk: used.CPU[1].Seconds(), RSSSrv: peak, RSSWrk: sums.Peak, Other: used.Other, Commit: commit()}
+		CPUSrv: used.CPU[0].Seconds(), CPUWrk: used.CPU[1].Seconds(), RSSSrv: peak, RSSWrk: sums.Peak, Other: used.Other, Commit: bench.Commit()}
 	if o.work > 0 {
 		row.Think = o.work.String()
+	}
+	if o.hold {
+		row.Ingest = float64(o.tasks) / (wall.Seconds() - sums.Released/1000)
 	}
 	row.Note = note(sums.Sums)
 	return row, o.sound(sums.Sums)

@@ -15,9 +15,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"strings"
+
+	"muster/tests/load/bench"
 )
 
 func main() {
@@ -32,32 +33,35 @@ func main() {
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) == 0 {
-		return fmt.Errorf("name a command: case, work")
+		return fmt.Errorf("name a command: case, growth, conns, restart, agent, bench")
+	}
+	if args[0] == "work" { // what the other commands start
+		return work(ctx, strings.Join(args[1:], " "), os.Stdin, out)
+	}
+	command, known := commands()[args[0]]
+	if !known {
+		return fmt.Errorf("there is no command %q", args[0])
 	}
 	f := flag.NewFlagSet("load "+args[0], flag.ContinueOnError)
-	switch args[0] {
-	case "work": // what the other commands start
-		return work(ctx, strings.Join(args[1:], " "), os.Stdin, out)
-	case "case":
-		var o aCase
-		o.flags(f)
-		if err := f.Parse(args[1:]); err != nil {
-			return err
-		}
-		row, err := o.measure(ctx)
-		if err != nil {
-			return err
-		}
-		return json.NewEncoder(out).Encode(row)
+	command.Flags(f)
+	if err := f.Parse(args[1:]); err != nil {
+		return err
 	}
-	return fmt.Errorf("there is no command %q", args[0])
+	line, err := command.Measure(ctx)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(line)
 }
 
-// commit is what is measured.
-func commit() string {
-	out, err := exec.Command("git", "describe", "--always", "--dirty").Output()
-	if err != nil {
-		return "unknown"
+// command measures one thing, which becomes a line of JSON.
+type command interface {
+	Flags(f *flag.FlagSet)
+	Measure(ctx context.Context) (any, error)
+}
+
+func commands() map[string]command {
+	return map[string]command{
+		"case": &aCase{}, "growth": &aGrowth{}, "conns": &conns{}, "restart": &restart{}, "agent": &agent{}, "bench": &bench.Bench{},
 	}
-	return strings.TrimSpace(string(out))
 }

@@ -15,8 +15,7 @@ type Row struct {
 	Rep      int     `json:",omitzero"`
 	Think    string  `json:",omitzero"` // how long an execution takes
 	GrantP99 float64 `json:",omitzero"` // trigger to grant, ms
+	Ingest   float64 `json:",omitzero"` // results/s, when all were held back until all was granted
+	AllMS    float64 `json:",omitzero"` // as ReportMS, of every format
 	Commit   string  `json:",omitzero"`
 }
-
-// cpuTask is the processor time of a task in microseconds, terminals included.
-func (r Row) cpuTask() float64 { return (r.CPUSrv + r.CPUExt + r.CPUWrk) / float64(r.N) * 1e6 }

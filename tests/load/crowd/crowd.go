@@ -59,6 +59,7 @@ type Options struct {
 	Progress  bool // tell that an attempt started, as real terminals do
 	Signed    bool
 	Mute      bool // claim nothing
+	Hold      bool // end no execution before everything is granted, then all
 	Password  string
 	Dial      func(ctx context.Context, i int) (net.Conn, error) `json:"-"`
 }
@@ -69,6 +70,7 @@ type Options struct {
 type Sums struct {
 	Offers, Grants, Receipts               int64
 	OfferP50, OfferP99, OfferMax, GrantP99 float64
+	Released                               float64 // with Hold: when the results began
 
 	Lost      int64 // connections that ended
 	Strays    int64 // orders that fit nothing
@@ -91,6 +93,8 @@ type Crowd struct {
 	offers, grants moments
 	receipts       atomic.Int64
 	last           atomic.Int64 // when the last receipt came, Unix nanoseconds
+	released       atomic.Int64 // when what was held back was let go
+	granted        chan struct{}
 	online         atomic.Int64
 	ready, done    chan struct{}
 	running        chan execution
@@ -115,7 +119,7 @@ func New(o Options) (*Crowd, error) {
 		return nil, err
 	}
 	c := &Crowd{Options: o, work: o.Work, topics: topics, log: strings.Repeat("x", max(0, o.Bytes-80)),
-		offers: newMoments(o.Tasks), grants: newMoments(o.Tasks), ready: make(chan struct{}), done: make(chan struct{}),
+		offers: newMoments(o.Tasks), grants: newMoments(o.Tasks), ready: make(chan struct{}), done: make(chan struct{}), granted: make(chan struct{}),
 		running: make(chan execution, o.Tasks), failure: make(chan error, 1)}
 	c.buffers.New = func() any { b := make([]byte, 0, 4<<10); return &b }
 	began := time.Now().UnixMicro()
@@ -177,6 +181,9 @@ func (c *Crowd) Count(trigger time.Time) Sums {
 		&out.Repeats: &s.Repeats, &out.Reminders: &s.Reminders, &out.Verified: &s.Verified, &out.Forged: &s.Forged} {
 		*to = atomic.LoadInt64(from)
 	}
+	if at := c.released.Load(); at > 0 {
+		out.Released = float64(at-trigger.UnixNano()) / 1e6
+	}
 	offers, grants := c.offers.since(trigger), c.grants.since(trigger)
 	out.OfferP50, out.OfferP99, out.OfferMax, out.GrantP99 = offers.at(.5), offers.at(.99), offers.at(1), grants.at(.99)
 	return out
@@ -225,6 +232,13 @@ func (c *Crowd) buffer() *[]byte {
 
 func (c *Crowd) give(b *[]byte) { c.buffers.Put(b) }
 
+// grant counts one.
+func (c *Crowd) grant(now time.Time) {
+	if c.grants.add(now) == int64(c.Tasks) {
+		close(c.granted)
+	}
+}
+
 // begin has every execution take as long as the others: the first to begin is
 // the first to end.
 func (c *Crowd) begin(t *terminal, id string, now time.Time) {
@@ -232,6 +246,14 @@ func (c *Crowd) begin(t *terminal, id string, now time.Time) {
 }
 
 func (c *Crowd) executions(ctx context.Context) {
+	if c.Hold {
+		select {
+		case <-c.granted:
+			c.released.Store(time.Now().UnixNano())
+		case <-ctx.Done():
+			return
+		}
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {

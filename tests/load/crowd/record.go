@@ -15,10 +15,13 @@ type moments struct {
 
 func newMoments(room int) moments { return moments{new(atomic.Int64), make([]int64, room)} }
 
-func (m moments) add(now time.Time) {
-	if i := m.n.Add(1) - 1; i < int64(len(m.at)) {
-		atomic.StoreInt64(&m.at[i], now.UnixNano())
+// add notes a moment and returns how many there are.
+func (m moments) add(now time.Time) int64 {
+	n := m.n.Add(1)
+	if n <= int64(len(m.at)) {
+		atomic.StoreInt64(&m.at[n-1], now.UnixNano())
 	}
+	return n
 }
 
 // since are the milliseconds that passed until each moment, in order.

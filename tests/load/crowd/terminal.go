@@ -254,7 +254,7 @@ func (t *terminal) granted(out []byte, d *duty, payload []byte, now time.Time) [
 		t.crowd.note(&t.crowd.sums.Repeats)
 		return out
 	}
-	t.crowd.grants.add(now)
+	t.crowd.grant(now)
 	d.attempt, d.offer, d.again = attempt, string(member(payload, "offerSha256")), now.Add(again)
 	if t.crowd.Progress {
 		buf := t.crowd.buffer()
@@ -262,7 +262,7 @@ func (t *terminal) granted(out []byte, d *duty, payload []byte, now time.Time) [
 		out = t.publish(out, toProgress, *buf)
 		t.crowd.give(buf)
 	}
-	if t.crowd.work > 0 {
+	if t.crowd.work > 0 || t.crowd.Hold {
 		t.crowd.begin(t, d.id, now)
 		return out
 	}

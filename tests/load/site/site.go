@@ -28,6 +28,7 @@ type Site struct {
 	log       bytes.Buffer  // of headquarters; to be read once it has ended
 	people    []*fleet.Conn
 	refusals  chan error
+	Accepted  chan protocol.Reply
 	Summaries chan protocol.Summary
 }
 
@@ -41,7 +42,8 @@ func New(ctx context.Context, o Options) (*Site, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a folder: %w", err)
 	}
-	s := &Site{Options: o, Folder: folder, topics: topics, refusals: make(chan error, 1), Summaries: make(chan protocol.Summary, o.Runs+1)}
+	s := &Site{Options: o, Folder: folder, topics: topics,
+		refusals: make(chan error, 1), Accepted: make(chan protocol.Reply, o.Runs+1), Summaries: make(chan protocol.Summary, o.Runs+1)}
 	if s.Barrier == 0 {
 		s.Barrier = time.Hour
 	}
@@ -148,6 +150,11 @@ func (s *Site) receive(m fleet.Message) {
 	var reply protocol.Reply
 	if err := protocol.Decode(m.Payload, protocol.MaxPayloadBytes, &reply); err != nil || !reply.OK {
 		s.refuse(fmt.Errorf("headquarters answered %s", m.Payload))
+		return
+	}
+	select {
+	case s.Accepted <- reply:
+	default: // nobody waits for them
 	}
 }
 
@@ -172,6 +179,15 @@ func (s *Site) Ask(runs int) (time.Time, error) {
 		}
 	}
 	return begin, nil
+}
+
+// Cancel withdraws the tasks of one store, of a run of the first technician.
+func (s *Site) Cancel(runID, store string) error {
+	request := fmt.Sprintf(`{"runId":%q,"stores":[%q],"reason":"it has no terminal"}`, runID, store)
+	if err := s.people[0].Publish(s.topics.Request(user(0), protocol.VerbCancel), []byte(request)); err != nil {
+		return fmt.Errorf("cannot ask to cancel: %w", err)
+	}
+	return nil
 }
 
 // Kill is kill -9.

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+
+	"muster/dispatcher/app"
+	"muster/tests/load/crowd"
+)
+
+// lobby is a listener for connections over the network and for some that need no
+// descriptor: a process has 20,000 of those, and both ends are in this one.
+type lobby struct {
+	net.Listener
+	in     chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newLobby(base net.Listener) *lobby {
+	l := &lobby{Listener: base, in: make(chan net.Conn), closed: make(chan struct{})}
+	go func() {
+		for {
+			c, err := base.Accept()
+			if err != nil || !l.enter(c) {
+				return
+			}
+		}
+	}()
+	return l
+}
+
+func (l *lobby) enter(c net.Conn) bool {
+	select {
+	case l.in <- c:
+		return true
+	case <-l.closed:
+		return false
+	}
+}
+
+// Accept returns the next connection; it fails only once closed.
+func (l *lobby) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.in:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends the listener.
+func (l *lobby) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+// inside is a connection in memory that looks like one of this machine.
+type inside struct {
+	net.Conn
+	addr net.TCPAddr
+}
+
+// RemoteAddr is a loopback address.
+func (c inside) RemoteAddr() net.Addr { return &c.addr }
+
+var errClosed = errors.New("headquarters does not listen any more")
+
+func (l *lobby) dial(context.Context, int) (net.Conn, error) {
+	here, there := net.Pipe()
+	if !l.enter(inside{there, net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}}) {
+		return nil, errClosed
+	}
+	return here, nil
+}
+
+// resident is a headquarters in this process.
+type resident struct {
+	lobby *lobby
+	stop  func() error
+}
+
+func moveIn(ctx context.Context, config string) (*resident, error) {
+	cfg, err := app.Load(config)
+	if err != nil {
+		return nil, err
+	}
+	r := &resident{}
+	ctx, cancel := context.WithCancel(ctx)
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	opts := app.Options{Version: "load", Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Ready: func(string) { close(ready) },
+		Listen: func(ctx context.Context, network, address string) (net.Listener, error) {
+			base, err := (&net.ListenConfig{}).Listen(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			if address != cfg.Broker.Listeners.TCP.Address {
+				return base, nil
+			}
+			r.lobby = newLobby(base)
+			return r.lobby, nil
+		}}
+	go func() { ended <- app.Run(ctx, cfg, opts) }()
+	select {
+	case <-ready:
+		r.stop = func() error { cancel(); return <-ended }
+		return r, nil
+	case err := <-ended:
+		cancel()
+		return nil, err
+	}
+}
+
+// inhabit connects a crowd over lobby.
+func (r *resident) inhabit(ctx context.Context, o crowd.Options) (*crowd.Crowd, error) {
+	o.Dial = r.lobby.dial
+	c, err := crowd.New(o)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.Connect(ctx)
+}
