@@ -171,7 +171,11 @@ func (hq *headquarters) handle(ctx context.Context, in transport.Inbound) (err e
 }
 
 // handleByHand is handle for a link that calls it on each connection's own goroutine.
+// Technicians are few, and do not wait behind terminals.
 func (hq *headquarters) handleByHand(ctx context.Context, in transport.Inbound) (err error) {
+	if addr, ok := hq.topics.Parse(in.Topic); ok && addr.Area == protocol.AreaRequest {
+		return hq.handle(ctx, in)
+	}
 	hq.hands.lend(func() { err = hq.handle(ctx, in) })
 	return err
 }
