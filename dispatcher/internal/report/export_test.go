@@ -40,7 +40,7 @@ func (r *Reporter) Validate(raw json.RawMessage) error {
 
 // Cell writes a cell of the page.
 func Cell(w io.Writer, before, text string) {
-	p := pageRows{out: bufio.NewWriter(w)}
+	p := pageTable{out: bufio.NewWriter(w)}
 	p.cell(before, text)
 	_ = p.out.Flush()
 }

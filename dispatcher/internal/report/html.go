@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"html/template"
 	"io"
@@ -60,10 +61,20 @@ func (r *Reporter) HTML(w io.Writer, head protocol.ReportHead, rows Rows) error 
 		return err
 	}
 	out := bufio.NewWriter(w)
-	if err := r.page.templates.ExecuteTemplate(out, "head", headView(head, groups)); err != nil {
+	table := pageTable{templates: r.page.templates, head: headView(head, groups), out: out, zone: head.AsOf.Location(), large: head.Targets > largeAbove}
+	if err := r.writePage(&table, rows); err != nil {
 		return fmt.Errorf("cannot write a report as HTML: %w", err)
 	}
-	table := pageRows{out: out, zone: head.AsOf.Location(), large: head.Targets > largeAbove}
+	if err := out.Flush(); err != nil { // bufio keeps the first error
+		return fmt.Errorf("cannot write a report as HTML: %w", err)
+	}
+	return nil
+}
+
+func (r *Reporter) writePage(table *pageTable, rows Rows) error {
+	if err := errors.Join(table.template("head", table.head), table.begin()); err != nil {
+		return err
+	}
 	var in rowReader
 	for raw, err := range rows {
 		if err != nil {
@@ -73,15 +84,12 @@ func (r *Reporter) HTML(w io.Writer, head protocol.ReportHead, rows Rows) error 
 		if err != nil {
 			return err
 		}
-		table.row(row)
+		if err := table.row(row); err != nil {
+			return err
+		}
 	}
-	if err := r.page.templates.ExecuteTemplate(out, "tail", nil); err != nil {
-		return fmt.Errorf("cannot write a report as HTML: %w", err)
-	}
-	if err := out.Flush(); err != nil {
-		return fmt.Errorf("cannot write a report as HTML: %w", err)
-	}
-	return nil
+	table.end()
+	return table.template("tail", nil)
 }
 
 // group is every missing store of one cause.

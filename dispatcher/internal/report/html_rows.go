@@ -2,6 +2,7 @@ package report
 
 import (
 	"bufio"
+	"html/template"
 	"strconv"
 	"strings"
 	"time"
@@ -17,24 +18,73 @@ const (
 	// fullShown bounds the rows with evidence on a large page, which those get that
 	// did not succeed. The other files have all.
 	fullShown = 10_000
+	// partRows is how many rows of a large page are folded into one.
+	partRows = 1000
 	// evidenceCells is how many cells of a row stand behind the job's columns.
 	evidenceCells = 10
 )
 
-// pageRows writes the table of all stores. It does by hand what a template would
+// pageTable writes the table of all stores. It does by hand what a template would
 // do many times slower, and escapes as html/template does.
-type pageRows struct {
-	out   *bufio.Writer
-	zone  *time.Location
-	large bool
-	full  int // rows with evidence so far
+type pageTable struct {
+	templates *template.Template
+	head      headModel
+	out       *bufio.Writer
+	zone      *time.Location
+	large     bool
+	full      int // rows with evidence so far
+	rows      int // so far
 }
 
-func (p *pageRows) row(row *protocol.StoreRow) {
+// part is a page of a large table: a browser lays it out when it is opened.
+type part struct {
+	Head     headModel
+	From, To int
+	ID       string // of its first store
+}
+
+func (p *pageTable) begin() error {
+	if !p.large {
+		return p.template("table", p.head)
+	}
+	p.write("<div class=\"scroll\">\n<div id=\"stores\">\n")
+	return nil
+}
+
+// turn begins the next page of a large table.
+func (p *pageTable) turn(row *protocol.StoreRow) error {
+	if p.rows > 0 {
+		p.write("</tbody>\n</table>\n</details>\n")
+	}
+	return p.template("part", part{p.head, p.rows + 1, min(p.rows+partRows, p.head.Head.Targets), visible(row.StoreID)})
+}
+
+func (p *pageTable) end() {
+	p.write("</tbody>\n</table>\n")
+	if p.large {
+		p.write("</details>\n</div>\n")
+	}
+	p.write("</div>\n")
+}
+
+func (p *pageTable) template(name string, model any) error {
+	return p.templates.ExecuteTemplate(p.out, name, model)
+}
+
+func (p *pageTable) row(row *protocol.StoreRow) (err error) {
+	if p.large && p.rows%partRows == 0 {
+		err = p.turn(row)
+	}
+	p.rows++
 	if p.large && (row.Outcome == task.OutcomeSucceeded || p.full >= fullShown) {
 		p.short(row)
-		return
+	} else {
+		p.whole(row)
 	}
+	return err
+}
+
+func (p *pageTable) whole(row *protocol.StoreRow) {
 	p.full++
 	p.cell(`<tr><td><bdi>`, visible(row.StoreID))
 	p.cell(`</bdi></td><td><bdi>`, visible(row.Name))
@@ -57,7 +107,7 @@ func (p *pageRows) row(row *protocol.StoreRow) {
 
 // short writes a row without evidence, and without the end tags that HTML can do
 // without.
-func (p *pageRows) short(row *protocol.StoreRow) {
+func (p *pageTable) short(row *protocol.StoreRow) {
 	p.cell(`<tr><td>`, visible(row.StoreID))
 	p.cell(`<td>`, visible(row.Name))
 	p.outcome(`<td>`, row, `en`)
@@ -70,7 +120,7 @@ func (p *pageRows) short(row *protocol.StoreRow) {
 	p.write(">\n")
 }
 
-func (p *pageRows) outcome(before string, row *protocol.StoreRow, english string) {
+func (p *pageTable) outcome(before string, row *protocol.StoreRow, english string) {
 	said := outcomeWords(row.Outcome)
 	p.cell(before, said.Zh)
 	p.cell(` <span lang=`+english+`>`, said.En)
@@ -80,7 +130,7 @@ func (p *pageRows) outcome(before string, row *protocol.StoreRow, english string
 	}
 }
 
-func (p *pageRows) cell(before, text string) {
+func (p *pageTable) cell(before, text string) {
 	p.write(before)
 	from := 0
 	for i := range len(text) {
@@ -93,7 +143,7 @@ func (p *pageRows) cell(before, text string) {
 	p.write(text[from:])
 }
 
-func (p *pageRows) write(s string) { _, _ = p.out.WriteString(s) } // bufio keeps the first error
+func (p *pageTable) write(s string) { _, _ = p.out.WriteString(s) } // bufio keeps the first error
 
 // escapes are those of html/template for text between tags.
 var escapes = [256]string{0: "\ufffd", '"': "&#34;", '&': "&amp;", '\'': "&#39;", '+': "&#43;", '<': "&lt;", '>': "&gt;"}
