@@ -47,15 +47,19 @@ type Ward struct {
 // (store.ErrBroken) is told of like a panic. What the work had locked and not
 // deferred to unlock stays locked.
 func (w *Ward) Do(kind, subject string, work func() error) (err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			err = &Panic{cause, debug.Stack()}
-		}
-		if Broke(err) {
-			w.tell(kind, subject, err)
-		}
-	}()
+	defer func() { err = w.end(kind, subject, recover(), err) }()
 	return work()
+}
+
+// end is how work ended that panicked for the cause, or returned err.
+func (w *Ward) end(kind, subject string, cause any, err error) error {
+	if cause != nil {
+		err = &Panic{cause, debug.Stack()}
+	}
+	if Broke(err) {
+		w.tell(kind, subject, err)
+	}
+	return err
 }
 
 // Observer makes a follower of the store's changes that others go on after if it
@@ -63,11 +67,16 @@ func (w *Ward) Do(kind, subject string, work func() error) (err error) {
 // the store again. step names it.
 func (w *Ward) Observer(step string, changed func([]store.Change)) func([]store.Change) {
 	return func(changes []store.Change) {
-		subject := "what " + step + " is told of changes"
-		if len(changes) > 0 {
-			subject += " of run " + changes[0].RunID
-		}
-		_ = w.Do(AlarmStep, subject, func() error { changed(changes); return nil })
+		defer func() {
+			if cause := recover(); cause != nil {
+				subject := "what " + step + " is told of changes"
+				if len(changes) > 0 {
+					subject += " of run " + changes[0].RunID
+				}
+				_ = w.end(AlarmStep, subject, cause, nil)
+			}
+		}()
+		changed(changes)
 	}
 }
 
