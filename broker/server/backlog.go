@@ -2,8 +2,6 @@ package server
 
 import (
 	"sync"
-	"sync/atomic"
-	"time"
 
 	mqtt "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/packets"
@@ -16,10 +14,10 @@ const (
 	backlogBytes    = 16 << 20
 )
 
-// backlog holds messages that found the library's queue of a client full and
-// that the library would drop in silence. A goroutine that exists only while
-// there is something to do sends them on as the client reads and acknowledges.
-// They may overtake what the library still has queued.
+// backlog holds messages for a client that has too much waiting: those that the
+// library would drop in silence since its queue is full, and headquarters' own. A
+// goroutine that exists only while there is something to do sends them on as the
+// client reads and acknowledges. They may overtake what the library has queued.
 type backlog struct {
 	mu       sync.Mutex
 	messages []packets.Packet
@@ -31,24 +29,6 @@ type backlog struct {
 // the publisher's goroutine and waits for nothing.
 func (s *Server) postpone(cl *mqtt.Client, pk packets.Packet) {
 	p := peerOf(cl)
-	out, ok := s.addressed(cl, pk)
-	if p == nil || !ok {
-		return
-	}
-	b := &p.backlog
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.messages) >= backlogMessages || b.bytes+len(out.Payload) > backlogBytes {
-		s.log.Warn("a client reads too slowly, a message to it is lost", "user", p.identity.Name, "topic", pk.TopicName)
-		return
-	}
-	b.messages = append(b.messages, out)
-	b.bytes += len(out.Payload)
-	s.drainLocked(p)
-}
-
-// addressed is the message as the client's subscription wants it.
-func (s *Server) addressed(cl *mqtt.Client, pk packets.Packet) (packets.Packet, bool) {
 	all := s.broker.Topics.Subscribers(pk.TopicName)
 	sub, ok := all.Subscriptions[cl.ID]
 	for _, group := range all.Shared {
@@ -56,15 +36,23 @@ func (s *Server) addressed(cl *mqtt.Client, pk packets.Packet) (packets.Packet, 
 			sub, ok = shared, true
 		}
 	}
-	out := pk.Copy(false)
-	out.FixedHeader.Qos = min(out.FixedHeader.Qos, sub.Qos)
-	out.FixedHeader.Retain = out.FixedHeader.Retain && cl.Properties.ProtocolVersion == 5 && sub.RetainAsPublished
-	for _, id := range sub.Identifiers {
-		if id > 0 {
-			out.Properties.SubscriptionIdentifier = append(out.Properties.SubscriptionIdentifier, id)
-		}
+	if p != nil && ok {
+		s.wait(p, addressed(cl, sub, pk))
 	}
-	return out, ok
+}
+
+// wait puts a message into the backlog.
+func (s *Server) wait(p *peer, pk packets.Packet) {
+	b := &p.backlog
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.messages) >= backlogMessages || b.bytes+len(pk.Payload) > backlogBytes {
+		s.lost(p, pk, "a client reads too slowly, a message to it is lost")
+		return
+	}
+	b.messages = append(b.messages, pk)
+	b.bytes += len(pk.Payload)
+	s.drainLocked(p)
 }
 
 // drain goes on sending the backlog; it is called after each packet of the
@@ -80,7 +68,8 @@ func (s *Server) drainLocked(p *peer) {
 		p.backlog.draining = true
 		go func() {
 			if panicked, err := recovered(func() error { s.sendBacklog(p); return nil }); panicked {
-				s.log.Error("sending a backlog panicked", "error", err, "user", p.identity.Name)
+				s.log.Error("sending a backlog panicked, its connection is closed", "error", err, "user", p.identity.Name)
+				_ = p.Close() // the client comes again; what is retained waits for it
 			}
 		}()
 	}
@@ -94,11 +83,19 @@ func (s *Server) sendBacklog(p *peer) {
 		if !ok {
 			return
 		}
-		if err := s.transmit(p, pk); err != nil {
+		p.WaitRoom()
+		if err := s.send(p, pk); err != nil {
 			p.backlog.clear() // the connection is over
 			return
 		}
 	}
+}
+
+// busy reports whether something waits that goes first.
+func (b *backlog) busy() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.draining || len(b.messages) > 0
 }
 
 func (b *backlog) pop(inflight *mqtt.Inflight) (pk packets.Packet, ok bool) {
@@ -121,21 +118,4 @@ func (b *backlog) clear() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.messages, b.bytes, b.draining = nil, 0, false
-}
-
-// transmit writes a message to a client, past the library's queue, and waits
-// while the client has too much to read.
-func (s *Server) transmit(p *peer, pk packets.Packet) error {
-	if pk.FixedHeader.Qos > 0 {
-		id, err := p.client.NextPacketID()
-		if err != nil {
-			return err
-		}
-		pk.PacketID = uint16(id)
-		pk.Created = time.Now().Unix()
-		if p.client.State.Inflight.Set(pk) {
-			atomic.AddInt64(&s.broker.Info.Inflight, 1)
-		}
-	}
-	return p.client.WritePacket(pk)
 }

@@ -5,6 +5,7 @@ import (
 
 	mqtt "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/packets"
+	"github.com/mochi-mqtt/server/v2/system"
 )
 
 // PanicOnTopic makes the MQTT library itself panic when a client publishes to a
@@ -28,6 +29,28 @@ func (s *Server) Known(id string) bool {
 // Mislay makes the library forget a live client, as its sweep of expired
 // sessions can.
 func (s *Server) Mislay(id string) { s.broker.Clients.Delete(id) }
+
+// Postpone puts a message behind what waits for a client.
+func (s *Server) Postpone(id, topic string, payload []byte) {
+	cl, _ := s.broker.Clients.Get(id)
+	s.wait(peerOf(cl), packets.Packet{
+		FixedHeader: packets.FixedHeader{Type: packets.Publish, Qos: 1}, TopicName: topic, Payload: payload,
+	})
+}
+
+// InFlight is how many messages a client has not acknowledged.
+func (s *Server) InFlight(id string) int {
+	cl, _ := s.broker.Clients.Get(id)
+	return cl.State.Inflight.Len()
+}
+
+// FailToKeep makes whatever is to be retained panic, until it is called again. No
+// client may be connected.
+func (s *Server) FailToKeep(info *system.Info) *system.Info {
+	before := s.broker.Info
+	s.broker.Info = info
+	return before
+}
 
 type panicHook struct {
 	mqtt.HookBase

@@ -45,6 +45,10 @@ func (h *hook) safely(what string, f func()) (ok bool) {
 func (h *hook) OnPacketRead(cl *mqtt.Client, pk packets.Packet) (packets.Packet, error) {
 	p := peerOf(cl)
 	if pk.FixedHeader.Type == packets.Subscribe && tooMany(cl, pk.Filters) {
+		if left, due := h.s.spare.Due(p.identity.Name+" subscriptions", time.Now()); due {
+			h.s.log.Warn("a client wants too many subscriptions and is disconnected",
+				"user", p.identity.Name, "client_id", cl.ID, "most", maxSubscriptions, "left_out", left)
+		}
 		_ = h.s.broker.DisconnectClient(cl, packets.ErrQuotaExceeded) // it is closed either way
 		return pk, packets.ErrRejectPacket
 	}
@@ -110,12 +114,6 @@ func (h *hook) OnACLCheck(cl *mqtt.Client, topic string, write bool) (allowed bo
 // no further, ErrRejectPacket never acknowledges.
 func (h *hook) OnPublish(cl *mqtt.Client, pk packets.Packet) (packets.Packet, error) {
 	p := peerOf(cl)
-	if p == nil { // headquarters' own
-		if pk.FixedHeader.Retain {
-			h.s.keep(pk)
-		}
-		return pk, nil
-	}
 	verdict := error(packets.ErrRejectPacket)
 	h.safely("publish", func() { pk, verdict = h.s.receive(p, pk) })
 	return pk, verdict
@@ -132,10 +130,16 @@ func (h *hook) OnPacketEncode(cl *mqtt.Client, pk packets.Packet) packets.Packet
 		switch pk.FixedHeader.Type {
 		case packets.Connack:
 			pk = h.s.describe(p, pk)
+			if pk.SessionPresent { // what is in flight is sent next
+				h.s.outsize(p, cl.State.Inflight.GetAll(false)...)
+			}
 		case packets.Puback, packets.Pubrec, packets.Pubcomp, packets.Suback, packets.Unsuback:
 			pk.PacketID = p.ids.Outbound(pk)
 			p.WaitRoom()
 		case packets.Disconnect: // may be written by somebody else's goroutine
+		case packets.Publish:
+			h.s.outsize(p, pk)
+			p.WaitRoom()
 		default:
 			p.WaitRoom()
 		}

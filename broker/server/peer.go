@@ -77,7 +77,7 @@ func (s *Server) handle(c *guard.Conn, secure *credential.Set, establish func(ne
 		cause = err
 	}
 	level := slog.LevelDebug
-	if refused := (*guard.Violation)(nil); errors.As(cause, &refused) {
+	if refused := (*guard.Violation)(nil); errors.As(cause, &refused) || errors.Is(cause, guard.ErrSlowReader) {
 		level = slog.LevelInfo // nobody hears of an old client's bad packet otherwise
 	}
 	s.log.Log(context.Background(), level, "connection ended", "user", p.identity.Name, "remote", c.RemoteAddr().String(), "cause", cause)

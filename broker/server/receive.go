@@ -1,6 +1,8 @@
 package server
 
 import (
+	"time"
+
 	"github.com/mochi-mqtt/server/v2/packets"
 )
 
@@ -36,9 +38,15 @@ func (s *Server) takeIn(p *peer, pk packets.Packet) error {
 		s.log.Error("intake panicked", "error", err, "user", p.identity.Name)
 		return packets.ErrRejectPacket
 	case err != nil:
-		s.log.Warn("intake did not take a message, it stays unacknowledged",
-			"error", err, "user", p.identity.Name, "topic", pk.TopicName)
+		if left, due := s.spare.Due(p.identity.Name+" intake", time.Now()); due {
+			s.log.Warn("intake did not take a message, it stays unacknowledged",
+				"error", err, "user", p.identity.Name, "topic", pk.TopicName, "left_out", left)
+		}
 		return packets.ErrRejectPacket
 	}
-	return packets.CodeSuccessIgnore
+	if pk.FixedHeader.Qos != 1 {
+		return packets.CodeSuccessIgnore
+	}
+	s.acknowledge(p, pk.PacketID)
+	return packets.ErrRejectPacket // nothing is left for the library to do
 }

@@ -88,7 +88,7 @@ func (s *Server) resume(p *peer) {
 			if !s.retained.Holds(m, time.Now()) {
 				continue // withdrawn, replaced or expired meanwhile
 			}
-			if err := s.send(p, r.sub, m); err != nil {
+			if err := s.repeat(p, r.sub, m); err != nil {
 				p.replays = nil // the connection is over
 				return
 			}
@@ -109,7 +109,8 @@ func (s *Server) resume(p *peer) {
 	p.replays = nil
 }
 
-func (s *Server) send(p *peer, sub packets.Subscription, m *retained) error {
+// repeat sends a retained message, and waits while the client has too much to read.
+func (s *Server) repeat(p *peer, sub packets.Subscription, m *retained) error {
 	pk := packets.Packet{
 		FixedHeader: packets.FixedHeader{Type: packets.Publish, Retain: true, Qos: min(m.Extra.qos, sub.Qos)},
 		TopicName:   m.Topic,
@@ -124,5 +125,6 @@ func (s *Server) send(p *peer, sub packets.Subscription, m *retained) error {
 	if sub.Identifier > 0 {
 		pk.Properties.SubscriptionIdentifier = []int{sub.Identifier}
 	}
-	return s.transmit(p, pk)
+	p.WaitRoom()
+	return s.send(p, pk)
 }

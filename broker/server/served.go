@@ -48,7 +48,7 @@ func (s *Server) serve(p *peer, r *replay, topic string) error {
 	if err != nil || !there {
 		return nil
 	}
-	return s.send(p, r.sub, asRetained(out))
+	return s.repeat(p, r.sub, asRetained(out))
 }
 
 // asRetained is a message of headquarters as it would be kept.

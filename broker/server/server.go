@@ -29,6 +29,7 @@ import (
 	"muster/broker/server/quiet"
 	"muster/broker/server/retain"
 	"muster/broker/server/seat"
+	"muster/internal/logs"
 	"muster/internal/trust"
 )
 
@@ -113,7 +114,7 @@ type Server struct {
 	broker   *mqtt.Server
 	// retained replaces the library's own store, which capabilities turn off.
 	retained retain.Store[extras]
-	inline   *mqtt.Client
+	spare    logs.Sparing // what is said of what clients cause again and again
 
 	ctx    context.Context // ends when Stop begins
 	cancel context.CancelFunc
@@ -171,7 +172,7 @@ func New(cfg Config, opts Options) (*Server, error) {
 	s.judge = opts.access(s.rules)
 	s.broker = mqtt.New(&mqtt.Options{
 		Capabilities:            opts.bend(capabilities(cfg.Limits)),
-		ClientNetReadBufferSize: 1 << 10,
+		ClientNetReadBufferSize: 16, // the connection has one, which it shares
 		// Each packet goes to the connection at once: that gathers writes itself,
 		// and the library forgets what it gathers when a later packet is too large.
 		ClientNetWriteBufferSize: 1,
@@ -182,8 +183,6 @@ func New(cfg Config, opts Options) (*Server, error) {
 		cancel()
 		return nil, fmt.Errorf("cannot prepare the broker: %w", err)
 	}
-	s.inline = s.broker.NewClient(nil, "headquarters", "$headquarters", true)
-	s.inline.Properties.ProtocolVersion = 5 // below 5 the library ignores message expiry
 	return s, nil
 }
 
@@ -243,6 +242,7 @@ func (s *Server) closeSockets() {
 // or before Start.
 func (s *Server) Stop(ctx context.Context) error {
 	s.once.Do(func() {
+		s.log.Info("broker stops", "connected", s.Connected())
 		s.cancel()
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -279,9 +279,6 @@ func (s *Server) Connected() int {
 	return int(atomic.LoadInt64(&s.broker.Info.ClientsConnected))
 }
 
-// Refused is how many connections were turned away over a cap.
-func (s *Server) Refused() uint64 { return s.caps.Refused() }
-
 // Publish hands a message of headquarters to the broker at QoS 1. Nil means
 // handed over: a client that is away or has too much waiting does not get it.
 // Payload must not be changed afterwards.
@@ -289,7 +286,7 @@ func (s *Server) Publish(ctx context.Context, out Outgoing) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("cannot publish to %s: %w", out.Topic, err)
 	}
-	if err := s.broker.InjectPacket(s.inline, out.packet()); err != nil {
+	if _, err := recovered(func() error { return s.spread(out.packet()) }); err != nil {
 		return fmt.Errorf("cannot publish to %s: %w", out.Topic, err)
 	}
 	return nil
@@ -300,7 +297,7 @@ func (o Outgoing) packet() packets.Packet {
 		FixedHeader: packets.FixedHeader{Type: packets.Publish, Qos: 1, Retain: o.Retain},
 		TopicName:   o.Topic,
 		Payload:     o.Payload,
-		PacketID:    1, // the library wants one and never uses it
+		PacketID:    1, // the library's check wants one; each client's is its own
 		Properties: packets.Properties{
 			CorrelationData:       o.CorrelationData,
 			MessageExpiryInterval: uint32((o.Expiry + time.Second - 1) / time.Second),

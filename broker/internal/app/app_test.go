@@ -24,8 +24,8 @@ func TestShippedConfigurationLoads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if book.Len() != 0 {
-		t.Errorf("%d users with a password that everybody knows", book.Len())
+	if known := book.List(); len(known) > 0 {
+		t.Errorf("%d users with a password that everybody knows", len(known))
 	}
 }
 

@@ -85,13 +85,6 @@ func (l *List) Banned(key string, now time.Time) bool {
 	return r != nil && now.Sub(l.epoch) < r.until
 }
 
-// Len is how many keys are remembered.
-func (l *List) Len() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.young) + len(l.old)
-}
-
 func (l *List) find(key string, at time.Duration) *record {
 	sum := maphash.String(l.seed, key)
 	if r := l.young[sum]; r != nil {

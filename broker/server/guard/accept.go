@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"muster/internal/logs"
 )
 
 // Caps counts open connections over all listeners. Zero limits mean none.
@@ -14,11 +16,11 @@ import (
 type Caps struct {
 	total      int
 	perAddress int
+	spare      logs.Sparing // what is said of refusals
 
-	mu      sync.Mutex
-	open    int
-	byAddr  map[netip.Addr]int
-	refused uint64
+	mu     sync.Mutex
+	open   int
+	byAddr map[netip.Addr]int
 }
 
 // NewCaps limits open connections altogether and from one address. Loopback
@@ -27,19 +29,27 @@ func NewCaps(total, perAddress int) *Caps {
 	return &Caps{total: total, perAddress: perAddress, byAddr: map[netip.Addr]int{}}
 }
 
+// full is why a connection is one too many: the setting that says so, its value,
+// and whom it counts.
+type full struct {
+	setting string
+	most    int
+	whom    string
+}
+
 // enter counts a connection in, or says that it is one too many.
-func (c *Caps) enter(addr netip.Addr) bool {
+func (c *Caps) enter(addr netip.Addr) (over full, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	full := c.total > 0 && c.open >= c.total
-	crowded := c.perAddress > 0 && !addr.IsLoopback() && c.byAddr[addr] >= c.perAddress
-	if full || crowded {
-		c.refused++
-		return false
+	switch {
+	case c.total > 0 && c.open >= c.total:
+		return full{"limits.max_connections", c.total, "everybody"}, false
+	case c.perAddress > 0 && !addr.IsLoopback() && c.byAddr[addr] >= c.perAddress:
+		return full{"limits.max_connections_per_address", c.perAddress, addr.String()}, false
 	}
 	c.open++
 	c.byAddr[addr]++
-	return true
+	return full{}, true
 }
 
 func (c *Caps) leave(addr netip.Addr) {
@@ -51,28 +61,31 @@ func (c *Caps) leave(addr netip.Addr) {
 	}
 }
 
-// Refused is how many connections were turned away since the start.
-func (c *Caps) Refused() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.refused
+// tell says that a connection was refused, one line a minute of each cap and
+// address: many terminals may stand behind one, and those beyond never get in.
+func (c *Caps) tell(log *slog.Logger, remote net.Addr, over full) {
+	leftOut, due := c.spare.Due(over.setting+" "+over.whom, time.Now())
+	if !due {
+		return
+	}
+	log.Warn("refused a connection over a cap: raise the setting if those who come are ours, such as terminals behind one address",
+		"setting", over.setting, "cap", over.most, "remote", remote.String(), "left_out", leftOut)
 }
 
 // acceptor is a net.Listener that survives accept errors and enforces caps.
 type acceptor struct {
 	net.Listener
-	caps   *Caps
-	logger *slog.Logger
+	opts   Options
 	closed chan struct{}
 	once   sync.Once
 }
 
-func newAcceptor(base net.Listener, caps *Caps, logger *slog.Logger) *acceptor {
-	return &acceptor{Listener: base, caps: caps, logger: logger, closed: make(chan struct{})}
+func newAcceptor(base net.Listener, opts Options) *acceptor {
+	return &acceptor{Listener: base, opts: opts, closed: make(chan struct{})}
 }
 
-// Accept returns the next admitted connection; it fails only once closed. An
-// accept error, such as having no file descriptor left, is waited out: 5 ms at
+// Accept returns the next admitted connection, a wire; it fails only once closed.
+// An accept error, such as having no file descriptor left, is waited out: 5 ms at
 // first and a second at most.
 func (a *acceptor) Accept() (net.Conn, error) {
 	const shortest, longest = 5 * time.Millisecond, time.Second
@@ -88,7 +101,7 @@ func (a *acceptor) Accept() (net.Conn, error) {
 		if errors.Is(err, net.ErrClosed) {
 			return nil, err
 		}
-		a.logger.Warn("cannot accept a connection, trying again", "error", err, "delay", delay)
+		a.opts.Logger.Warn("cannot accept a connection, trying again", "error", err, "delay", delay)
 		select {
 		case <-a.closed:
 			return nil, net.ErrClosed
@@ -100,12 +113,12 @@ func (a *acceptor) Accept() (net.Conn, error) {
 
 func (a *acceptor) admit(conn net.Conn) net.Conn {
 	addr := AddressOf(conn)
-	if !a.caps.enter(addr) {
-		a.logger.Debug("refused a connection over the cap", "remote", conn.RemoteAddr().String())
+	if over, ok := a.opts.Caps.enter(addr); !ok {
+		a.opts.Caps.tell(a.opts.Logger, conn.RemoteAddr(), over)
 		_ = conn.Close()
 		return nil
 	}
-	return &counted{Conn: conn, leave: func() { a.caps.leave(addr) }}
+	return newWire(conn, a.opts.Limits, func() { a.opts.Caps.leave(addr) })
 }
 
 func (a *acceptor) Close() error {
@@ -120,17 +133,4 @@ func AddressOf(conn net.Conn) netip.Addr {
 		return tcp.AddrPort().Addr().Unmap()
 	}
 	return netip.Addr{}
-}
-
-// counted leaves the count when it is closed.
-type counted struct {
-	net.Conn
-	once  sync.Once
-	leave func()
-}
-
-func (c *counted) Close() error {
-	err := c.Conn.Close()
-	c.once.Do(c.leave)
-	return err
 }

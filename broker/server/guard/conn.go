@@ -15,25 +15,15 @@ import (
 )
 
 const (
-	// firstRead is the read buffer a connection starts with; most packets of a
-	// terminal fit.
+	// firstRead is the read buffer of a connection that cannot wait without one.
 	firstRead = 512
-	// keepBuffer is how large a buffer an idle connection may keep.
+	// keepBuffer is how large the buffers are that connections share; most packets
+	// of a terminal fit.
 	keepBuffer = 4 << 10
-	// writeChunk is the most that one write deadline covers, so that a slow
-	// reader that makes progress is kept.
-	writeChunk = 16 << 10
-	// progress is how much of a packet must come for its connection to count as
-	// alive. A large one over a slow link takes longer than the silence that is
-	// allowed, and is no silence; a byte now and then is.
-	progress = 1 << 10
-	// closeGrace bounds how long a closing connection may take to send its last
-	// packets.
-	closeGrace = time.Second
 )
 
-// ErrSlowReader ends a connection whose peer does not read.
-var ErrSlowReader = errors.New("peer does not read what it is sent")
+// buffers hold what came to a connection until it is read. An idle one has none.
+var buffers = sync.Pool{New: func() any { return new([keepBuffer]byte) }}
 
 // Limits bound one connection. All of them must be positive.
 type Limits struct {
@@ -45,37 +35,27 @@ type Limits struct {
 }
 
 // Conn is a guarded connection. Reads return bytes of whole, well-formed
-// packets; writes return at once and leave in order from a goroutine of their
-// own, which exists only while there is something to send. One goroutine may
-// read; any may write, wait or close.
+// packets; writes return at once and leave in order. One goroutine may read; any
+// may write, wait or close.
 type Conn struct {
-	inner  net.Conn
-	raw    net.Conn // the socket underneath, to hurry a blocked write
-	limits Limits
+	*wire
+	inner  net.Conn  // the wire, or TLS or WebSocket on it
+	secure *tls.Conn // nil: plain
 
 	in      []byte // in[head:tail] is read, the first ready bytes of it checked
 	head    int
 	tail    int
 	ready   int
 	version byte
-
-	mu       sync.Mutex
-	silence  time.Duration // what the last read deadline allowed; 0: none
-	came     int           // bytes since the read deadline was set
-	room     *sync.Cond
-	pending  []byte
-	queued   int // pending plus what the flusher is writing
-	flushing bool
-	closing  bool
-	closeBy  time.Time
-	cause    error
-	once     sync.Once
-	done     chan struct{}
 }
 
-func newConn(inner, raw net.Conn, limits Limits) *Conn {
-	c := &Conn{inner: inner, raw: raw, limits: limits, done: make(chan struct{})}
-	c.room = sync.NewCond(&c.mu)
+// newConn guards inner, which stands on base: a wire, or TLS on one.
+func newConn(inner, base net.Conn) *Conn {
+	c := &Conn{inner: inner}
+	if secure, ok := base.(*tls.Conn); ok {
+		c.secure, base = secure, secure.NetConn()
+	}
+	c.wire, _ = base.(*wire) // whatever an acceptor admits is one
 	return c
 }
 
@@ -92,12 +72,20 @@ func (c *Conn) Read(p []byte) (int, error) {
 	c.head += n
 	c.ready -= n
 	if c.head == c.tail {
-		c.head, c.tail = 0, 0
-		if cap(c.in) > keepBuffer {
-			c.in = nil
-		}
+		c.release()
 	}
 	return n, nil
+}
+
+// release gives up the buffer of a connection that has nothing left to read.
+func (c *Conn) release() {
+	c.head, c.tail = 0, 0
+	if len(c.in) == keepBuffer {
+		buffers.Put((*[keepBuffer]byte)(c.in))
+	}
+	if len(c.in) > firstRead {
+		c.in = nil
+	}
 }
 
 func (c *Conn) nextPacket() error {
@@ -137,38 +125,46 @@ func (c *Conn) checkSize(size int) error {
 // fill reads once. The buffer doubles with what has arrived, never with what a
 // header promises.
 func (c *Conn) fill() error {
-	if c.tail == len(c.in) {
-		if c.head > 0 {
-			c.tail = copy(c.in, c.in[c.head:c.tail])
-			c.head = 0
-		} else {
-			bigger := make([]byte, max(firstRead, 2*len(c.in)))
-			copy(bigger, c.in[:c.tail])
-			c.in = bigger
-		}
+	if len(c.in) == 0 && c.inner == net.Conn(c.wire) && c.direct != nil {
+		return c.first()
 	}
+	c.makeRoom()
 	n, err := c.inner.Read(c.in[c.tail:])
 	c.tail += n
 	if n > 0 {
-		c.hear(n)
 		return nil
 	}
 	return err
 }
 
-// hear lets the read deadline run anew when a packet makes progress. A CONNECT
-// has one deadline from its first byte to its last.
-func (c *Conn) hear(n int) {
-	if c.version == 0 {
-		return
+// makeRoom makes room for at least a byte. Who waits with little in hand gives the
+// shared buffer back.
+func (c *Conn) makeRoom() {
+	held := c.in[c.head:c.tail]
+	switch {
+	case len(c.in) == keepBuffer && len(held) < firstRead:
+		c.move(make([]byte, firstRead))
+	case c.tail < len(c.in):
+	case c.head > 0:
+		c.head, c.tail = 0, copy(c.in, held)
+	default:
+		c.move(make([]byte, max(firstRead, 2*len(c.in))))
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.came += n; c.came < progress || c.silence <= 0 || c.closing {
-		return
-	}
-	c.came = 0
-	_ = c.raw.SetReadDeadline(time.Now().Add(c.silence)) // fails only when closed
+}
+
+// move takes what is read to another buffer.
+func (c *Conn) move(to []byte) {
+	tail := copy(to, c.in[c.head:c.tail])
+	c.release()
+	c.in, c.tail = to, tail
+}
+
+// first reads into a buffer that is taken only when there is something to read.
+func (c *Conn) first() error {
+	in, n, err := c.direct.first()
+	c.in, c.tail = in, n
+	c.hear(n)
+	return err
 }
 
 // refuse tells a client of version 5 why it is closed.
@@ -180,87 +176,32 @@ func (c *Conn) refuse(err error) error {
 	return err
 }
 
+// Write sends p, or queues it, and returns at once.
+func (c *Conn) Write(p []byte) (int, error) { return c.inner.Write(p) }
+
 // Close stops reading at once, lets what is queued leave within a second and
 // closes the socket. It returns without waiting for that; see Done.
 func (c *Conn) Close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closeLocked()
-	return nil
+	_ = c.inner.Close() // TLS says goodbye, which does not wait on a wire
+	return c.wire.Close()
 }
-
-func (c *Conn) closeLocked() {
-	if c.closing {
-		return
-	}
-	c.closing = true
-	c.closeBy = time.Now().Add(closeGrace)
-	c.room.Broadcast()
-	_ = c.raw.SetReadDeadline(time.Unix(1, 0)) // fails only when closed already
-	if c.flushing {
-		_ = c.raw.SetWriteDeadline(c.closeBy)
-		return
-	}
-	go c.shut()
-}
-
-// shut closes the socket. TLS says goodbye first, which may block, so it runs
-// outside the lock.
-func (c *Conn) shut() {
-	c.once.Do(func() {
-		_ = c.raw.SetWriteDeadline(c.closeBy)
-		_ = c.inner.Close()
-		_ = c.raw.Close()
-		close(c.done)
-	})
-}
-
-// Done is closed once the socket is.
-func (c *Conn) Done() <-chan struct{} { return c.done }
-
-// Cause is why the guard itself ended the connection, nil when it did not.
-func (c *Conn) Cause() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.cause
-}
-
-// LocalAddr is the address the client came to.
-func (c *Conn) LocalAddr() net.Addr { return c.raw.LocalAddr() }
-
-// RemoteAddr is the client's address.
-func (c *Conn) RemoteAddr() net.Addr { return c.raw.RemoteAddr() }
 
 // Certificate is the one that the client has shown in its handshake, nil when
 // there is none.
 func (c *Conn) Certificate() *x509.Certificate {
-	for _, conn := range []net.Conn{c.inner, c.raw} { // the raw one under WebSocket
-		if secure, ok := conn.(*tls.Conn); ok {
-			if shown := secure.ConnectionState().PeerCertificates; len(shown) > 0 {
-				return shown[0]
-			}
-		}
+	if c.secure == nil {
+		return nil
+	}
+	if shown := c.secure.ConnectionState().PeerCertificates; len(shown) > 0 {
+		return shown[0]
 	}
 	return nil
 }
 
 // SetDeadline bounds reads only; writes have deadlines of their own.
-func (c *Conn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
+func (c *Conn) SetDeadline(t time.Time) error { return c.allow(t) }
 
 // SetReadDeadline bounds the next reads; it is how long the peer may be silent
-// from now on. It does nothing once closing.
-func (c *Conn) SetReadDeadline(t time.Time) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closing {
-		return net.ErrClosed
-	}
-	c.silence, c.came = 0, 0
-	if !t.IsZero() {
-		c.silence = time.Until(t)
-	}
-	return c.raw.SetReadDeadline(t)
-}
-
-// SetWriteDeadline does nothing: each 16 KiB has a deadline of its own.
-func (c *Conn) SetWriteDeadline(time.Time) error { return nil }
+// from now on, and runs anew as a packet makes progress. It does nothing once
+// closing.
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.allow(t) }

@@ -7,7 +7,10 @@ import (
 )
 
 // NewConn guards a connection without a listener.
-func NewConn(conn net.Conn, limits Limits) *Conn { return newConn(conn, conn, limits) }
+func NewConn(conn net.Conn, limits Limits) *Conn {
+	w := newWire(conn, limits, nil)
+	return newConn(w, w)
+}
 
 // Check walks one packet.
 func Check(packet []byte, version byte) (byte, error) { return check(packet, version) }
@@ -19,12 +22,15 @@ func FrameSize(b []byte) (int, bool, error) { return frameSize(b) }
 func (c *Conn) ReadBuffer() int { return cap(c.in) }
 
 // Enter counts a connection in.
-func (c *Caps) Enter(addr netip.Addr) bool { return c.enter(addr) }
+func (c *Caps) Enter(addr netip.Addr) bool {
+	_, ok := c.enter(addr)
+	return ok
+}
 
 // Leave counts it out.
 func (c *Caps) Leave(addr netip.Addr) { c.leave(addr) }
 
 // NewAcceptor accepts for tests.
-func NewAcceptor(base net.Listener, caps *Caps) net.Listener {
-	return newAcceptor(base, caps, slog.New(slog.DiscardHandler))
+func NewAcceptor(base net.Listener, caps *Caps, log *slog.Logger) net.Listener {
+	return newAcceptor(base, Options{Caps: caps, Logger: log})
 }

@@ -46,7 +46,7 @@ type Listener struct {
 
 // NewListener serves MQTT on an open socket.
 func NewListener(id string, base net.Listener, opts Options) *Listener {
-	return &Listener{id: id, opts: opts, accept: newAcceptor(base, opts.Caps, opts.Logger)}
+	return &Listener{id: id, opts: opts, accept: newAcceptor(base, opts)}
 }
 
 // ID names the listener.
@@ -81,7 +81,7 @@ func (l *Listener) Serve(establish listeners.EstablishFn) {
 
 func (l *Listener) serve(raw net.Conn, swap func(io.Closer), establish listeners.EstablishFn) {
 	_ = raw.SetDeadline(time.Now().Add(l.opts.Limits.ConnectDeadline)) // fails only when closed
-	inner := raw
+	base := raw
 	if l.opts.TLS != nil {
 		secure := tls.Server(raw, l.opts.TLS)
 		if err := secure.HandshakeContext(context.Background()); err != nil {
@@ -89,9 +89,9 @@ func (l *Listener) serve(raw net.Conn, swap func(io.Closer), establish listeners
 			_ = raw.Close()
 			return
 		}
-		inner = secure
+		base = secure
 	}
-	serveConn(newConn(inner, raw, l.opts.Limits), swap, l.id, l.opts, establish)
+	serveConn(newConn(base, base), swap, l.id, l.opts, establish)
 }
 
 // handshakeLevel is louder for a certificate that is not believed than for what

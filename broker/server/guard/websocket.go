@@ -23,6 +23,8 @@ type WebSocket struct {
 	accept *acceptor
 	server *http.Server
 	open   tracker
+	// buffers are what connections share to write with.
+	buffers sync.Pool
 
 	mu        sync.Mutex
 	establish listeners.EstablishFn
@@ -30,7 +32,7 @@ type WebSocket struct {
 
 // NewWebSocket serves MQTT over WebSocket on an open socket.
 func NewWebSocket(id string, base net.Listener, opts Options) *WebSocket {
-	l := &WebSocket{id: id, opts: opts, accept: newAcceptor(base, opts.Caps, opts.Logger)}
+	l := &WebSocket{id: id, opts: opts, accept: newAcceptor(base, opts)}
 	l.server = &http.Server{
 		Handler:           http.HandlerFunc(l.upgrade),
 		ReadHeaderTimeout: opts.Limits.ConnectDeadline,
@@ -79,6 +81,7 @@ func (l *WebSocket) upgrade(w http.ResponseWriter, r *http.Request) {
 		HandshakeTimeout: l.opts.Limits.ConnectDeadline,
 		ReadBufferSize:   firstRead,
 		WriteBufferSize:  keepBuffer,
+		WriteBufferPool:  &l.buffers,
 	}
 	ws, err := upgrader.Upgrade(w, r, nil)
 	if err != nil {
@@ -91,7 +94,7 @@ func (l *WebSocket) upgrade(w http.ResponseWriter, r *http.Request) {
 	_ = raw.SetReadDeadline(deadline) // fails only when closed
 	inner := &wsConn{Conn: raw, ws: ws}
 	l.open.run(raw, func(swap func(io.Closer)) {
-		serveConn(newConn(inner, raw, l.opts.Limits), swap, l.id, l.opts, establish)
+		serveConn(newConn(inner, raw), swap, l.id, l.opts, establish)
 	})
 }
 
@@ -108,11 +111,12 @@ func (l *WebSocket) Close(listeners.CloseFn) {
 func (l *WebSocket) Wait() { l.open.wait() }
 
 // wsConn reads the binary messages of a WebSocket as one stream and writes
-// each chunk as one message. One goroutine may read and one may write.
+// each chunk as one message. One goroutine may read; any may write.
 type wsConn struct {
 	net.Conn
 	ws      *websocket.Conn
 	message io.Reader
+	mu      sync.Mutex // of writing, which never waits: a wire is below
 }
 
 func (c *wsConn) Read(p []byte) (int, error) {
@@ -138,11 +142,10 @@ func (c *wsConn) Read(p []byte) (int, error) {
 }
 
 func (c *wsConn) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if err := c.ws.WriteMessage(websocket.BinaryMessage, p); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
-
-// SetWriteDeadline is called by the writing goroutine only.
-func (c *wsConn) SetWriteDeadline(t time.Time) error { return c.ws.SetWriteDeadline(t) }

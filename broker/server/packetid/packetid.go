@@ -25,8 +25,8 @@ type Map struct {
 // Inbound returns the id the library is to see.
 func (m *Map) Inbound(inflight *mqtt.Inflight, pk packets.Packet) uint16 {
 	id := pk.PacketID
-	if id == 0 {
-		return 0
+	if id == 0 || len(m.inner) == 0 && inflight.Len() == 0 {
+		return id
 	}
 	if ours, ok := m.outer[id]; ok {
 		return ours

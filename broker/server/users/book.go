@@ -29,9 +29,6 @@ type entry struct {
 	about    Entry
 }
 
-// Len is how many users and terminals the book holds.
-func (b *Book) Len() int { return len(b.entries) }
-
 // Get returns the user of a name, exactly as it is written; a terminal is none.
 func (b *Book) Get(name string) (Entry, bool) {
 	e, ok := b.entries[name]

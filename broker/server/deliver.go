@@ -1,0 +1,200 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	mqtt "github.com/mochi-mqtt/server/v2"
+	"github.com/mochi-mqtt/server/v2/packets"
+)
+
+// spread keeps a message of headquarters if it is to be retained, and sends it to
+// whoever subscribed. It goes past the library's queues: an order has one reader,
+// for whom the library would copy it three times and wake a goroutine. Nothing
+// here waits for a client.
+func (s *Server) spread(pk packets.Packet) error {
+	if code := pk.PublishValidate(0); code != packets.CodeSuccess {
+		return code
+	}
+	pk.Created = time.Now().Unix()
+	if pk.Properties.MessageExpiryInterval > 0 {
+		pk.Expiry = pk.Created + int64(pk.Properties.MessageExpiryInterval)
+	}
+	if pk.FixedHeader.Retain {
+		s.keep(pk)
+	}
+	atomic.AddInt64(&s.broker.Info.MessagesReceived, 1)
+	atomic.AddInt64(&s.broker.Info.PacketsReceived, 1)
+	found := s.broker.Topics.Subscribers(pk.TopicName)
+	if len(found.Shared) > 0 {
+		found.SelectShared()
+		found.MergeSharedSelected()
+	}
+	for id, sub := range found.Subscriptions {
+		cl, ok := s.broker.Clients.Get(id)
+		if !ok {
+			continue
+		}
+		if panicked, err := recovered(func() error { s.deliver(cl, sub, pk); return nil }); panicked {
+			s.log.Error("sending a message panicked", "error", err, "client_id", id, "topic", pk.TopicName)
+		}
+	}
+	return nil
+}
+
+// deliver sends a message to one subscriber, or keeps it until that has room. A
+// client that is away finds it in its session.
+func (s *Server) deliver(cl *mqtt.Client, sub packets.Subscription, pk packets.Packet) {
+	p := peerOf(cl)
+	if p == nil || !s.judge.MayRead(p.identity, pk.TopicName) {
+		return
+	}
+	pk = addressed(cl, sub, pk)
+	if !cl.Closed() && !p.ready() {
+		s.wait(p, pk)
+		return
+	}
+	if cl.State.Inflight.Len() >= int(s.broker.Options.Capabilities.MaximumInflight) {
+		atomic.AddInt64(&s.broker.Info.InflightDropped, 1)
+		s.lost(p, pk, "a client acknowledges nothing, a message to it is lost")
+		return
+	}
+	_ = s.send(p, pk) // it is over, then
+}
+
+// ready reports whether a message can be sent now, behind all that were sent
+// before.
+func (p *peer) ready() bool { return !p.backlog.busy() && p.HasRoom() }
+
+// addressed is a message as a client's subscription wants it. It shares with the
+// original what is in it.
+func addressed(cl *mqtt.Client, sub packets.Subscription, pk packets.Packet) packets.Packet {
+	pk.FixedHeader.Qos = min(pk.FixedHeader.Qos, sub.Qos)
+	pk.FixedHeader.Retain = pk.FixedHeader.Retain && cl.Properties.ProtocolVersion == 5 && sub.RetainAsPublished
+	pk.FixedHeader.Dup = false
+	pk.PacketID = 0
+	for _, id := range sub.Identifiers {
+		if id > 0 {
+			pk.Properties.SubscriptionIdentifier = append(pk.Properties.SubscriptionIdentifier, id)
+		}
+	}
+	return pk
+}
+
+// send writes a message to a client, past the library's queue. One that is larger
+// than the client takes is as good as sent (MQTT 5, 3.1.2.11.4).
+func (s *Server) send(p *peer, pk packets.Packet) error {
+	if pk.FixedHeader.Qos > 0 {
+		id, err := p.client.NextPacketID()
+		if err != nil {
+			return err
+		}
+		pk.PacketID = uint16(id)
+		pk.Created = time.Now().Unix()
+		if p.client.State.Inflight.Set(pk) {
+			atomic.AddInt64(&s.broker.Info.Inflight, 1)
+		}
+	}
+	err := s.write(p, pk)
+	if errors.Is(err, packets.ErrPacketTooLarge) {
+		s.tooLarge(p, pk)
+		return nil
+	}
+	return err
+}
+
+// write encodes a PUBLISH and sends it.
+func (s *Server) write(p *peer, pk packets.Packet) error {
+	if p.client.Closed() {
+		return mqtt.ErrConnectionClosed
+	}
+	buf, ok := encodings.Get().(*bytes.Buffer)
+	if !ok {
+		buf = new(bytes.Buffer)
+	}
+	defer giveBack(buf)
+	if err := encode(p.client, pk, buf); err != nil {
+		return err
+	}
+	n, err := p.Write(buf.Bytes())
+	if err != nil {
+		return err
+	}
+	info := s.broker.Info
+	atomic.AddInt64(&info.BytesSent, int64(n))
+	atomic.AddInt64(&info.PacketsSent, 1)
+	atomic.AddInt64(&info.MessagesSent, 1)
+	return nil
+}
+
+// encodings hold a packet until it is written.
+var encodings sync.Pool
+
+func giveBack(buf *bytes.Buffer) {
+	const most = 64 << 10 // larger ones are rare
+	if buf.Cap() <= most {
+		buf.Reset()
+		encodings.Put(buf)
+	}
+}
+
+// encode appends a PUBLISH as a client is to be sent it, or fails with
+// ErrPacketTooLarge.
+func encode(cl *mqtt.Client, pk packets.Packet, buf *bytes.Buffer) error {
+	about := &cl.Properties.Props
+	pk.ProtocolVersion = cl.Properties.ProtocolVersion
+	pk.Mods.AllowResponseInfo = true
+	pk.Mods.DisallowProblemInfo = about.RequestProblemInfoFlag && about.RequestProblemInfo == 0
+	if pk.Expiry > 0 {
+		pk.Properties.MessageExpiryInterval = uint32(max(1, pk.Expiry-time.Now().Unix()))
+	}
+	if err := pk.PublishEncode(buf); err != nil {
+		return err
+	}
+	if most := about.MaximumPacketSize; most > 0 && uint32(buf.Len()) > most {
+		return packets.ErrPacketTooLarge
+	}
+	return nil
+}
+
+// acknowledge sends the PUBACK of a message that headquarters took in. The library
+// would note it as in flight, build it, and forget it again.
+func (s *Server) acknowledge(p *peer, id uint16) {
+	id = p.ids.Outbound(packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Puback}, PacketID: id})
+	p.WaitRoom()
+	if n, err := p.Write([]byte{packets.Puback << 4, 2, byte(id >> 8), byte(id)}); err == nil {
+		atomic.AddInt64(&s.broker.Info.BytesSent, int64(n))
+		atomic.AddInt64(&s.broker.Info.PacketsSent, 1)
+	}
+}
+
+// outsize drops what is in flight to a client and larger than it takes. The
+// library keeps such a message for ever, and ends a resumed session over it.
+func (s *Server) outsize(p *peer, all ...packets.Packet) {
+	if p.client.Properties.Props.MaximumPacketSize == 0 {
+		return
+	}
+	for _, pk := range all {
+		if pk.FixedHeader.Type == packets.Publish && errors.Is(encode(p.client, pk, new(bytes.Buffer)), packets.ErrPacketTooLarge) {
+			s.tooLarge(p, pk)
+		}
+	}
+}
+
+func (s *Server) tooLarge(p *peer, pk packets.Packet) {
+	if pk.PacketID > 0 && p.client.State.Inflight.Delete(pk.PacketID) {
+		atomic.AddInt64(&s.broker.Info.Inflight, -1)
+		p.client.State.Inflight.IncreaseSendQuota()
+	}
+	s.lost(p, pk, "a message is larger than its reader takes (Maximum Packet Size) and is not sent to it")
+}
+
+// lost says, once a minute of each client, that messages do not reach it.
+func (s *Server) lost(p *peer, pk packets.Packet, why string) {
+	if left, due := s.spare.Due(p.identity.Name+" "+why, time.Now()); due {
+		s.log.Warn(why, "user", p.identity.Name, "client_id", p.client.ID, "topic", pk.TopicName, "bytes", len(pk.Payload), "left_out", left)
+	}
+}
