@@ -214,7 +214,7 @@ func isDateTime(text []byte) bool {
 		for digits+1 < len(rest) && rest[digits+1] >= '0' && rest[digits+1] <= '9' {
 			digits++
 		}
-		if digits == 0 || digits > 9 {
+		if digits > 9 { // none is refused below
 			return false
 		}
 		rest = rest[1+digits:]

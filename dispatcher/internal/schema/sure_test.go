@@ -56,6 +56,58 @@ func TestWhatIsSureIsValid(t *testing.T) {
 	}
 }
 
+// TestSureOrNot goes along the edges that drawn schemas seldom meet.
+func TestSureOrNot(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		schema, doc string
+		sure, valid bool
+	}{
+		{`"maximum":0.1`, `0.1000000000000000055`, false, false},
+		{`"exclusiveMaximum":0.1000000000000000055`, `0.1`, false, true},
+		{`"maximum":0.1`, `0.09`, true, true},
+		{`"minimum":9007199254740993`, `9007199254740992`, false, false},
+		{`"minimum":9007199254740993`, `9007199254740993`, true, true},
+		{`"exclusiveMinimum":-1`, `-1`, false, false},
+		{`"exclusiveMinimum":-1`, `0`, true, true},
+		{`"minimum":1`, `1.0`, false, true},
+		{`"type":"integer"`, `1.0`, false, true},
+		{`"type":"integer"`, `123456789012345678901`, false, true},
+		{`"enum":[1,"a"]`, `1.0`, false, true},
+		{`"enum":[1,"a",null,true]`, `null`, true, true},
+		{`"enum":[1,"1"]`, `"1"`, true, true},
+		{`"enum":["1"]`, `1`, false, false},
+		{`"enum":[1,2],"const":2`, `1`, false, false},
+		{`"enum":[[1]]`, `[1]`, false, true},
+		{`"required":["a"],"additionalProperties":false`, `{"a":1}`, false, false},
+		{`"required":["a"],"additionalProperties":{"type":"string"}`, `{"a":1}`, false, false},
+		{`"required":["a"],"additionalProperties":{"type":"string"}`, `{"a":""}`, true, true},
+		{`"required":["a","b"]`, `{"\u0061":1,"b":2}`, true, true},
+		{`"properties":{"a":{"type":"string"}},"required":["a"]`, `{"a":1}`, false, false},
+		{`"maxLength":2`, `"店\u5e97"`, true, true},
+		{`"minLength":2`, `"店"`, false, false},
+		{`"uniqueItems":true`, `[]`, false, true},
+		{`"items":[{"type":"string"}]`, `[1]`, false, false},
+		{`"type":["string","null"],"minLength":1`, `null`, true, true},
+		{`"type":"string","format":"date-time"`, `"2026-09-17T07:30:00.1234567890Z"`, false, false},
+		{`"type":"string","format":"date-time"`, `"2026-09-17T07:30:00.Z"`, false, false},
+		{`"type":"string","format":"date-time"`, `"2026-09-17T07:30:00.123456789-08:00"`, true, true},
+		{`"type":"string","format":"date-time"`, `"2026-09-17T07:30:00"`, false, false},
+	} {
+		s, err := schema.Compile("edge", []byte(`{"$schema":"http://json-schema.org/draft-07/schema#",`+c.schema+`}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc, err := protocol.ScanDocument([]byte(c.doc), 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sure, refusal := s.Sure(doc), s.Ask(doc); sure != c.sure || (refusal == nil) != c.valid {
+			t.Errorf("%s by %s: sure %t, the library: %v", c.doc, c.schema, sure, refusal)
+		}
+	}
+}
+
 // TestShippedExamplesNeedNoSecondLook keeps what is received all day off the slow way.
 func TestShippedExamplesNeedNoSecondLook(t *testing.T) {
 	t.Parallel()
