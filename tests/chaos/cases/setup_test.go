@@ -248,6 +248,13 @@ func (p *puppet) count(kind protocol.OrderKind) int {
 	return p.orders[kind]
 }
 
+// has reports whether the task was granted.
+func (p *puppet) has(task string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.granted[task] > 0
+}
+
 // forget forgets what was sent so far.
 func (p *puppet) forget() {
 	p.mu.Lock()

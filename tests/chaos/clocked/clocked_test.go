@@ -131,7 +131,7 @@ func TestBarriersHoldWhileHeadquartersClockIsSet(t *testing.T) {
 	person := s.Writer(site.Wang)
 	s.headquarters(0)
 	s.terminal("A", 0)
-	const barrier = 10 * time.Second
+	const barrier, late = 10 * time.Second, 3 * time.Second // the promised second, and what a busy machine takes to write a report
 	for i, steps := range [][]time.Duration{{time.Hour, -time.Hour, time.Hour}, {-26 * time.Hour, 26 * time.Hour, -time.Hour}} {
 		begun := time.Now()
 		reply := s.Ask(person, protocol.VerbRun, fmt.Sprintf(`{"requestId":"r%d","job":"probe","stores":["A","B"],"barrierSeconds":10}`, i))
@@ -144,11 +144,11 @@ func TestBarriersHoldWhileHeadquartersClockIsSet(t *testing.T) {
 			t.Errorf("headquarters' time is %s in the middle of a run", at)
 		}
 		s.Revision(reply.RunID, 1)
-		if took := time.Since(begun); took < barrier-time.Second || took > barrier+10*time.Second {
+		if took := time.Since(begun); took < barrier-time.Second || took > barrier+late {
 			t.Errorf("steps %v: the report came after %s", steps, took)
 		}
-		if late := s.late(reply.RunID); late.Abs() > time.Second {
-			t.Errorf("steps %v: the barrier closed %s after its deadline", steps, late)
+		if off := s.late(reply.RunID); off.Abs() > time.Second {
+			t.Errorf("steps %v: the barrier closed %s after its deadline", steps, off)
 		}
 		rows := s.rows(reply.RunID)
 		if a := rows["A"]; a.Outcome != "succeeded" || a.Evidence.StartedAt.Before(a.Evidence.GrantedAt.Time) || a.FinishedAt.Before(a.Evidence.StartedAt.Time) {
