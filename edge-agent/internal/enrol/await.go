@@ -13,6 +13,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"muster/edge-agent/internal/durable"
 	"muster/edge-agent/internal/identity"
 	"muster/internal/trust"
 )
@@ -81,5 +82,5 @@ func mayPass(err error) bool {
 		return refusal.Status == http.StatusTooManyRequests || refusal.Status >= http.StatusInternalServerError
 	}
 	var unreached *url.Error
-	return !errors.Is(err, errOtherAuthority) && (errors.As(err, &unreached) || errors.Is(err, errCutOff))
+	return !errors.Is(err, errOtherAuthority) && (errors.As(err, &unreached) || errors.Is(err, errCutOff) || durable.Refused(err))
 }
