@@ -170,7 +170,7 @@ func (c *Crowd) Done() <-chan struct{} { return c.done }
 // Last is when the last receipt so far came.
 func (c *Crowd) Last() time.Time { return time.Unix(0, c.last.Load()) }
 
-// Failed tells the first terminal that went away.
+// Failed tells the first terminal that went away, or whose answer was refused.
 func (c *Crowd) Failed() <-chan error { return c.failure }
 
 // Count sums up what came since the trigger.
@@ -219,9 +219,13 @@ func (c *Crowd) lost(t *terminal, err error) {
 	if errors.Is(err, net.ErrClosed) {
 		return
 	}
+	c.fail(fmt.Errorf("terminal %s is cut off: %w", t.store, err))
+}
+
+func (c *Crowd) fail(err error) {
 	select {
-	case c.failure <- fmt.Errorf("terminal %s is cut off: %w", t.store, err):
-	default:
+	case c.failure <- err:
+	default: // the first one is told
 	}
 }
 

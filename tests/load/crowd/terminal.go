@@ -283,6 +283,7 @@ func (t *terminal) receipted(d *duty, payload []byte, now time.Time) {
 		t.crowd.note(&t.crowd.sums.Strays)
 	case string(member(payload, "accepted")) != "true":
 		t.crowd.note(&t.crowd.sums.Refused)
+		t.crowd.fail(fmt.Errorf("headquarters refused an answer of terminal %s: %s", t.store, payload))
 	case d.settled:
 		t.crowd.note(&t.crowd.sums.Repeats)
 	default:
