@@ -62,6 +62,22 @@ func TestAResultIsScannedWithItsMessage(t *testing.T) {
 	}
 }
 
+func TestOnlyTheOutermostMembersAreLeftToThemselves(t *testing.T) {
+	t.Parallel()
+	type part struct {
+		Raw  json.RawMessage `json:"raw"`
+		More []part          `json:"more"`
+	}
+	var got, want part
+	doc := []byte(`{"more":[{"raw":{"raw":1}},{"more":[{"raw":null}]}], "raw" : [ {"raw":2} ]}`)
+	if err := protocol.Decode(doc, limit, &got); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(doc, &want); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v, %v", got, want, err)
+	}
+}
+
 // FuzzDecode holds Decode against the library: what it takes, it reads alike.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{`{"runId":"a","raw":{"b":[1,"\u00e9"]},"count":1}`, `{"raw" : null , "raW":1}`, `{"raw":[],"list":[{"name":"x"}]}`, `{"one":{"name":"raw"},"\u0072aw":7}`} {
