@@ -86,7 +86,7 @@ func TestComposeFileDescribesASiteThatWorks(t *testing.T) {
 			}
 			for _, name := range names {
 				if !file.Services[name].once() {
-					programs.Eventually(t, "the health of "+name, func() bool { return c.healthy(name) })
+					programs.Seldom(t, "the health of "+name, func() bool { return c.healthy(name) })
 				}
 			}
 			cmd := c.command(hq, []string{"/dispatcher", "run", "collect_log", "--stores", "SH_0312,BJ_0001", "--input", "date=2026-09-17", "--wait"})
@@ -242,7 +242,7 @@ func (c composition) up(name string) {
 				c.t.Fatalf("%s waits for the end of %s, which never ends", name, other)
 			}
 		case "service_healthy":
-			programs.Eventually(c.t, "the health of "+other+" for "+name, func() bool { return c.healthy(other) })
+			programs.Seldom(c.t, "the health of "+other+" for "+name, func() bool { return c.healthy(other) })
 		default:
 			c.t.Fatalf("%s depends on %s with the condition %q", name, other, wanted.Condition)
 		}

@@ -143,12 +143,17 @@ func FreeAddr(t testing.TB) string {
 // failure.
 func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	EventuallyEvery(t, 20*time.Millisecond, what, holds)
+	await(t, 20*time.Millisecond, what, holds)
 }
 
-// EventuallyEvery is Eventually for what is asked no more often than that: it shares the
-// machine with what it waits for.
-func EventuallyEvery(t testing.TB, pause time.Duration, what string, holds func() bool) {
+// Seldom is Eventually for what is dear to ask: it shares the machine with what it
+// waits for.
+func Seldom(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	await(t, 200*time.Millisecond, what, holds)
+}
+
+func await(t testing.TB, pause time.Duration, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(pause)
 	defer tick.Stop()

@@ -66,7 +66,7 @@ func (s *headquarters) write(name, text string) string {
 func (s *headquarters) serve() {
 	s.t.Helper()
 	s.hq = programs.Launch(s.t, filepath.Join(bin, "dispatcher"), "serve", "--config", s.config)
-	programs.Eventually(s.t, "headquarters", func() bool {
+	programs.Seldom(s.t, "headquarters", func() bool {
 		_, code := dispatcher(s.t, "jobs", "--broker", "mqtt://"+s.addr, "--user", "ops", "--timeout", "2s")
 		return code == 0
 	})
@@ -128,7 +128,7 @@ func TestHeadquartersOnAFullDiskRefusesOrdersAndGoesOnWhenThereIsRoom(t *testing
 		t.Error("headquarters does not answer on a full disk")
 	}
 	disk.Free(t, s.data)
-	programs.Eventually(t, "an accepted order", func() bool {
+	programs.Seldom(t, "an accepted order", func() bool {
 		runID, _ := s.order()
 		if runID != "" {
 			accepted = append(accepted, runID)

@@ -96,7 +96,7 @@ func (h *house) errands(run string, idlers []*puppet, paced <-chan float64) (ans
 			if err := idler.Claim(task); err != nil {
 				h.t.Fatal(err)
 			}
-			programs.EventuallyEvery(h.t, 5*time.Millisecond, "a grant", func() bool { return idler.has(task) })
+			programs.Eventually(h.t, "a grant", func() bool { return idler.has(task) })
 		})
 		select {
 		case reached = <-paced:

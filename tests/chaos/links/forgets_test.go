@@ -115,7 +115,7 @@ func (f *forgetful) forget(away time.Duration) {
 	}
 	programs.Eventually(f.t, "headquarters at the new broker", func() bool { return back() > before })
 	f.Watch(f.eye)
-	programs.Eventually(f.t, "the open offer from a broker that had forgotten it", func() bool {
+	programs.Seldom(f.t, "the open offer from a broker that had forgotten it", func() bool {
 		return f.seen("B", history.ActConnected, "") > had && f.reoffered("B")
 	})
 }

@@ -137,7 +137,7 @@ func (b *bench) reoffered(store string) bool {
 func (b *bench) connected(stores ...string) {
 	b.t.Helper()
 	for _, store := range stores {
-		programs.Eventually(b.t, "the agent of "+store, func() bool { return b.seen(store, history.ActSubscribed, "") > 0 })
+		programs.Seldom(b.t, "the agent of "+store, func() bool { return b.seen(store, history.ActSubscribed, "") > 0 })
 	}
 }
 

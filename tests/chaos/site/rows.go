@@ -6,15 +6,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	_ "modernc.org/sqlite" // the database is looked at from outside
 
 	"muster/tests/programs"
 )
-
-// asks is the pause between two looks of a wait into the database.
-const asks = 200 * time.Millisecond
 
 // Rows runs a SELECT on the database in a data folder as it is, and returns its
 // rows, the columns parted by blanks.
@@ -78,7 +74,7 @@ func None(t testing.TB, data, what, query string, args ...any) {
 			t.Logf("there still are %q", left)
 		}
 	}()
-	programs.EventuallyEvery(t, asks, what, func() bool {
+	programs.Seldom(t, what, func() bool {
 		left = Rows(t, data, query, args...)
 		return len(left) == 0
 	})
