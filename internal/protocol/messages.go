@@ -35,7 +35,7 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	if t.IsZero() {
 		return []byte("null"), nil
 	}
-	return json.Marshal(t.Format(timeLayout))
+	return t.AppendFormat(make([]byte, 0, len(timeLayout)+2), `"`+timeLayout+`"`), nil
 }
 
 // UnmarshalJSON reads RFC 3339 with any number of decimals, or null.
