@@ -34,7 +34,7 @@ type book struct {
 	doubled  []order                 // grants of an attempt that somebody else got before
 	orders   []order                 // every order that an agent got
 	results  map[execution][]result  // every result that an agent sent
-	sized    map[execution]int64     // how large an announced result is, in bytes
+	large    map[execution]announced // results that are announced first
 	events   []event                 // every step of a store that was seen
 	requests []request               // every request that was asked
 	claims   map[string]history.Line // task: the first that was sent
@@ -42,7 +42,8 @@ type book struct {
 	faults   []fault
 	away     []fault // in which headquarters can close no barrier
 
-	subscribed []history.Line
+	subscribed []subscribed
+	connected  map[string]int64     // who: when their newest connection began, while the history is read
 	ended      map[string][]int64   // who: when a connection of theirs ended
 	outcomes   map[string][]Outcome // run: its rows, by revision
 	offered    map[seat][]int64     // when an offer was got
@@ -72,9 +73,20 @@ type result struct {
 
 func (r result) execution() execution { return execution{r.Result.TaskID, r.Result.Attempt} }
 
+// announced is a result that waits for its turn: how large it is, and when that was
+// said first.
+type announced struct{ bytes, at int64 }
+
 type event struct {
 	history.Line
 	StoreEvent protocol.StoreEvent
+}
+
+// subscribed is a subscription over a connection that began at since, 0 if that is
+// not known.
+type subscribed struct {
+	history.Line
+	since int64
 }
 
 // request is one call of a client. Reply is the zero value unless outcome is
@@ -100,11 +112,11 @@ func open(e Evidence) (*book, error) {
 		return nil, err
 	}
 	b := &book{Evidence: e, topics: topics, limits: e.Limits.filled(), weights: Weights{},
-		results: map[execution][]result{}, sized: map[execution]int64{},
+		results: map[execution][]result{}, large: map[execution]announced{},
 		runs: map[string]Run{}, tasks: map[string]Task{}, ofRun: map[string][]Task{},
 		ofStore: map[string][]Task{}, ofTask: map[string][]Attempt{},
 		attempts: map[execution]Attempt{}, targets: map[string]map[string]bool{},
-		outcomes: map[string][]Outcome{}, offered: map[seat][]int64{}, claims: map[string]history.Line{}, ended: map[string][]int64{}}
+		outcomes: map[string][]Outcome{}, offered: map[seat][]int64{}, claims: map[string]history.Line{}, ended: map[string][]int64{}, connected: map[string]int64{}}
 	for _, r := range e.Store.Runs {
 		b.runs[r.RunID] = r
 		b.targets[r.RunID] = map[string]bool{}
@@ -162,10 +174,12 @@ func (b *book) read() error {
 		case history.ActFault:
 			b.fault(l)
 		case history.ActSubscribed:
-			b.subscribed = append(b.subscribed, l)
+			b.subscribed = append(b.subscribed, subscribed{l, b.connected[l.Who]})
 		case history.ActDisconnected:
 			b.ended[l.Who] = append(b.ended[l.Who], l.AtMs)
-		case history.ActConnected, history.ActLooked, history.ActSampled:
+		case history.ActConnected:
+			b.connected[l.Who] = l.AtMs
+		case history.ActLooked, history.ActSampled:
 		default:
 			return fmt.Errorf("cannot judge: %s has the unknown act %q", l.Source, l.Act)
 		}
@@ -209,7 +223,8 @@ func (b *book) sent(l history.Line) {
 	case addr.Kind == protocol.KindResult && protocol.Decode([]byte(l.Payload), protocol.MaxPayloadBytes, &r.Result) == nil:
 		b.results[r.execution()] = append(b.results[r.execution()], r)
 	case addr.Kind == protocol.KindReady && protocol.Decode([]byte(l.Payload), protocol.MaxPayloadBytes, &ready) == nil:
-		b.sized[execution{ready.TaskID, ready.Attempt}] = ready.Bytes
+		key := execution{ready.TaskID, ready.Attempt}
+		b.large[key] = announced{ready.Bytes, cmp.Or(b.large[key].at, l.AtMs)}
 	case addr.Kind == protocol.KindClaim && protocol.Decode([]byte(l.Payload), protocol.MaxPayloadBytes, &claim) == nil:
 		if _, again := b.claims[claim.TaskID]; !again {
 			b.claims[claim.TaskID] = l

@@ -57,8 +57,9 @@ func endPlants() []plant {
 				w.without(func(l history.Line) bool { return strings.HasSuffix(l.Topic, "R3-D") && l.AtMs > t0+14_000 })
 				w.say(16_000, watch, history.Line{Act: history.ActFault, Name: "terminal cut A/pos1"})
 			}},
-		{name: "an offer to the other terminal alone", rule: checker.Offers, want: `I10: run R3 task R3-D (agent-D_pos2.jsonl:1) the broker was back at 10:00:14.000, D/pos2 subscribed at 10:00:14.600 and was not offered the open task until 10:00:24.600`,
+		{name: "an offer to the other terminal alone", rule: checker.Offers, want: `I10: run R3 task R3-D (agent-D_pos2.jsonl:2) the broker was back at 10:00:14.000, D/pos2 subscribed at 10:00:14.600 and was not offered the open task until 10:00:24.600`,
 			before: func(w *world) {
+				w.say(14_590, second("D"), history.Line{Act: history.ActConnected})
 				w.say(14_600, second("D"), history.Line{Act: history.ActSubscribed, Topic: "muster/v1/stores/D/tasks/+"})
 			}},
 		{name: "a report too late", rule: checker.Settled, want: `I12: run R3 the barrier closed at 10:00:25.020, the last fault ended at 10:00:14.000, and revision 1 came at 10:01:30.000`,

@@ -37,12 +37,13 @@ type subscription struct {
 	until int64
 }
 
-// subscriptions are the first ones of each participant to the offers of a store after
-// a moment. Where the connection ends too early to say anything, the next one counts.
+// subscriptions are the first ones of each participant to the offers of a store, over
+// connections that began after a moment: an older one may lead nowhere. Where the
+// connection ends too early to say anything, the next one counts.
 func (b *book) subscriptions(after int64) (list []subscription) {
 	seen := map[seat]bool{}
 	for _, l := range b.subscribed {
-		if l.AtMs < after {
+		if l.since < after {
 			continue
 		}
 		store, rest, _ := strings.Cut(strings.TrimPrefix(l.Topic, b.topics.Root()+"/stores/"), "/")
@@ -51,19 +52,20 @@ func (b *book) subscriptions(after int64) (list []subscription) {
 			continue
 		}
 		seen[seat{l.Who, store}] = true
-		list = append(list, subscription{l, store, until})
+		list = append(list, subscription{l.Line, store, until})
 	}
 	return list
 }
 
-// stays: no connection of the participant ends before until, none of its own faults
-// lasts into that time, and none begins that headquarters could feel.
-func (b *book) stays(l history.Line, until int64) bool {
-	within := func(at int64) bool { return at >= l.AtMs && at <= until }
+// stays: the connection does not end before until, and from its beginning on it has no
+// fault of its own terminal, nor one that headquarters could feel: a connection may lead
+// nowhere long before it ends.
+func (b *book) stays(l subscribed, until int64) bool {
+	within := func(at int64) bool { return at >= l.since && at <= until }
 	return b.Store.TakenAt >= until && !slices.ContainsFunc(b.ended[l.Who], within) &&
 		!slices.ContainsFunc(b.faults, func(f fault) bool {
 			if f.ofTerminals() {
-				return f.of(l.Who) && f.begin <= until && (f.end == 0 || f.end >= l.AtMs)
+				return f.of(l.Who) && f.begin <= until && (f.end == 0 || f.end >= l.since)
 			}
 			return within(f.begin)
 		})

@@ -140,6 +140,17 @@ func allowed() map[string]func(*world) {
 			w.say(14_600, watch, history.Line{Act: history.ActFault, Name: "terminal lost D/pos1"})
 			w.without(func(l history.Line) bool { return strings.HasSuffix(l.Topic, "R3-D") && l.AtMs > t0+14_000 })
 		},
+		"a subscription over a connection that leads to a headquarters which died": func(w *world) {
+			w.without(func(l history.Line) bool {
+				return l.Who == "D/pos1" && l.Act != history.ActSubscribed && l.AtMs > t0+11_000
+			})
+		},
+		"a subscription after another death of headquarters": func(w *world) {
+			w.say(14_510, watch, history.Line{Act: history.ActFault, Name: "dispatcher", On: true})
+			w.say(14_550, watch, history.Line{Act: history.ActFault, Name: "dispatcher"})
+			w.say(15_000, agentOf("D"), history.Line{Act: history.ActSubscribed, Topic: "muster/v1/stores/D/tasks/+"})
+			w.without(func(l history.Line) bool { return strings.HasSuffix(l.Topic, "R3-D") && l.AtMs > t0+14_000 })
+		},
 		"an offer behind a line that is held": func(w *world) {
 			w.say(13_000, watch, history.Line{Act: history.ActFault, Name: "terminal partition D/pos1", On: true})
 			w.say(26_000, watch, history.Line{Act: history.ActFault, Name: "terminal partition D/pos1"})
@@ -189,7 +200,7 @@ func alsoAllowed() map[string]func(*world) {
 		"an upload of which something got lost": func(w *world) {
 			w.slowUpload()
 			w.attempt("R3-D", 1).LastSignAt = t0 + 50_100
-			w.say(45_000, watch, history.Line{Act: history.ActFault, Name: "terminal lost D/pos1"})
+			w.say(49_995, watch, history.Line{Act: history.ActFault, Name: "terminal lost D/pos1"})
 		},
 		"an order to send that comes again over a bad line": func(w *world) {
 			w.e.Limits.UploadsInFlight = 1

@@ -79,7 +79,7 @@ func (b *book) uploads() (list []upload) {
 }
 
 // longest is how long headquarters keeps a slot at most once it has a sign, in ms.
-func (b *book) longest(e execution) int64 { return ms(sendMore) + 1000*b.sized[e]/slowestLink }
+func (b *book) longest(e execution) int64 { return ms(sendMore) + 1000*b.large[e].bytes/slowestLink }
 
 // broke: the participant's line was broken, or lost something, so that an order before
 // may have got lost.
@@ -95,7 +95,7 @@ func (b *book) broke(who string, from, to int64) bool {
 // if headquarters was given a sign in that time; a call that may repeat one which got
 // lost proves nothing.
 func (b *book) uploadEnd(u upload) int64 {
-	if b.broke(u.Who, u.called-b.longest(u.execution()), u.called) {
+	if b.broke(u.Who, max(u.called-b.longest(u.execution()), b.large[u.execution()].at), u.called) {
 		return u.begin
 	}
 	slack := ms(b.limits.Slack)
@@ -150,11 +150,11 @@ func (b *book) uploadedBytes(uploads []upload) {
 			bucket.hold(away[0].end, rate*float64(away[0].end-away[0].begin)/1000+late)
 			away = away[1:]
 		}
-		b.weigh("bytes", int(b.sized[u.execution()]))
-		if !bucket.take(u.called, float64(b.sized[u.execution()])) {
+		b.weigh("bytes", int(b.large[u.execution()].bytes))
+		if !bucket.take(u.called, float64(b.large[u.execution()].bytes)) {
 			b.broken(Finding{Task: u.Order.TaskID, Attempt: u.Order.Attempt, Line: u.Source},
 				"its %d bytes were called for at %s, more than a burst of %d and %d a second allow",
-				b.sized[u.execution()], moment(u.called), b.limits.UploadBurstBytes, b.limits.UploadBytesPerSecond)
+				b.large[u.execution()].bytes, moment(u.called), b.limits.UploadBurstBytes, b.limits.UploadBytesPerSecond)
 			return
 		}
 	}

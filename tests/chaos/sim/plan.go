@@ -157,7 +157,7 @@ func Draw(seed uint64) Plan {
 		}
 	}
 	p.Limits = Budget{MaxRunning: 2 + r.IntN(6), GrantsPerSecond: float64(1 + r.IntN(10)), GrantBurst: 1 + r.IntN(4),
-		InFlight: 1 + r.IntN(3), BytesPerSecond: 8<<10 + r.IntN(64<<10)}
+		InFlight: 1 + r.IntN(3), BytesPerSecond: 8 << 10 << r.IntN(10)} // the bytes or the slots are scarce
 	p.Messages = Odds{Lost: r.IntN(15), Double: r.IntN(80), Late: r.IntN(80), Replay: r.IntN(60)}
 	for i := range 2 {
 		p.Jobs = append(p.Jobs, drawJob(r, fmt.Sprintf("job%d", i+1)))
@@ -197,7 +197,7 @@ func drawJob(r *rand.Rand, name string) Job {
 	j := Job{Name: name, Attempts: 1 + r.IntN(3), RunTimeout: between(r, 8*time.Second, 40*time.Second), Lease: between(r, 4*time.Second, 14*time.Second),
 		Barrier: between(r, 15*time.Second, 80*time.Second), Makeup: between(r, 20*time.Second, 3*time.Minute),
 		Late: []string{"accept_and_revise", "accept_and_revise", "record_only", "reject"}[r.IntN(4)], RetryInterrupted: r.IntN(2) == 0}
-	all := []string{"quick", "quick", "slow", "slow", "slow", "large", "large", "fail", "panic", "stubborn", "endless", "invalid"}
+	all := []string{"quick", "quick", "slow", "slow", "slow", "large", "large", "large", "large", "fail", "panic", "stubborn", "endless", "invalid"}
 	for range 6 {
 		j.Ends = append(j.Ends, all[r.IntN(len(all))])
 	}
