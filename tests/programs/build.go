@@ -3,11 +3,13 @@ package programs
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/gofrs/flock"
@@ -48,6 +50,16 @@ func BuildAndRun(m *testing.M, use func(folder string), more ...Programs) int {
 	}
 	use(folder)
 	return m.Run()
+}
+
+// SideBySide lets so many tests of a package run at a time, however few cores there
+// are: theirs mostly wait, for a program's start, a barrier or the end of a grace
+// time. TestMain calls it before BuildAndRun.
+func SideBySide(tests int) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(tests)); err != nil {
+		panic(err) // package testing has had it since Go 1
+	}
 }
 
 // build brings each program in the folder up to date; one that is so already is

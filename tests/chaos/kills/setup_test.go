@@ -5,8 +5,6 @@ package kills_test
 
 import (
 	"bytes"
-	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,16 +23,8 @@ import (
 // bin is the folder of the programs.
 var bin string
 
-// atOnce is how many tests run side by side, however few cores there are: each
-// mostly waits, for a program's start, a barrier or the end of a grace time.
-const atOnce = "6"
-
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := flag.Set("test.parallel", atOnce); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	programs.SideBySide(6)
 	os.Exit(programs.BuildAndRun(m, func(folder string) { bin = folder }))
 }
 

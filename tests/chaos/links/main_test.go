@@ -8,7 +8,6 @@
 package links_test
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"testing"
@@ -19,14 +18,8 @@ import (
 // bin is the folder of the programs.
 var bin string
 
-// sideBySide is how many tests run at a time: they wait more than they work.
-const sideBySide = "4"
-
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := flag.Set("test.parallel", sideBySide); err != nil {
-		panic(err) // package testing has had it since Go 1
-	}
+	programs.SideBySide(4)
 	os.Exit(programs.BuildAndRun(m, func(folder string) { bin = folder },
 		programs.Programs{Packages: []string{"github.com/Shopify/toxiproxy/v2/cmd/server"}, Module: "scripts/toxiproxy", Into: "toxiproxy"}))
 }
