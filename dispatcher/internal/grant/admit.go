@@ -38,30 +38,56 @@ func (a *Admission) admitLoop(ctx context.Context) {
 	}
 }
 
+// round is what is committed side by side.
+type round struct {
+	now     time.Time // headquarters'
+	batch   []*admission
+	waiting []*claim // to be noted
+	commits sync.WaitGroup
+}
+
+func (r *round) empty() bool { return len(r.batch) == 0 && len(r.waiting) == 0 }
+
 // admit grants all that can be granted now. It returns how long until a token
-// comes that somebody waits for, 0 when nobody waits for one.
+// comes that somebody waits for, 0 when nobody waits for one. The next round is
+// under way before the last one is told, so that the disk never waits for it.
 func (a *Admission) admit(ctx context.Context) time.Duration {
+	last := &round{}
 	for ctx.Err() == nil {
 		for _, o := range a.takeOrders() {
 			_ = a.alone("an order", o.TaskID, o.who, func() error { a.tell(ctx, o); return nil })
 		}
-		now := a.cfg.Now()
-		batch, wait := a.pick(time.Now())
-		waiting := a.takeFresh(now, len(batch) < batchSize)
-		var all sync.WaitGroup
-		sideBySide(&all, batch, func(p *admission) {
-			p.err = p.claim.alone(a, func() error { return a.commit(ctx, p, now) })
-		})
-		sideBySide(&all, waiting, func(c *claim) { _ = c.alone(a, func() error { return a.note(ctx, c, now) }) })
-		all.Wait()
-		for _, p := range batch {
-			_ = p.claim.alone(a, func() error { a.finish(ctx, p, now); return nil })
-		}
-		if len(batch) == 0 && len(waiting) == 0 {
+		next, wait := a.begin(ctx)
+		a.end(ctx, last)
+		if last.empty() && next.empty() {
 			return wait
 		}
+		last = next
 	}
+	a.end(ctx, last)
 	return 0
+}
+
+// begin picks a round and lets it be committed.
+func (a *Admission) begin(ctx context.Context) (r *round, wait time.Duration) {
+	r = &round{now: a.cfg.Now()}
+	r.batch, wait = a.pick(time.Now())
+	r.waiting = a.takeFresh(r.now, len(r.batch) < batchSize)
+	sideBySide(&r.commits, r.batch, func(p *admission) {
+		p.err = p.claim.alone(a, func() error { return a.commit(ctx, p, r.now) })
+	})
+	sideBySide(&r.commits, r.waiting, func(c *claim) {
+		_ = c.alone(a, func() error { return a.note(ctx, c, r.now) })
+	})
+	return r, wait
+}
+
+// end tells what came of a round, in the order in which it was picked.
+func (a *Admission) end(ctx context.Context, r *round) {
+	r.commits.Wait()
+	for _, p := range r.batch {
+		_ = p.claim.alone(a, func() error { a.finish(ctx, p, r.now); return nil })
+	}
 }
 
 func (c *claim) alone(a *Admission, do func() error) error {
@@ -249,7 +275,6 @@ func (a *Admission) toNote(claims []*claim, most int) (taken, left []*claim) {
 		case !a.isFree(c): // its task is being granted to another
 			left = append(left, c)
 		default:
-			c.noted = true
 			taken = append(taken, c)
 		}
 	}

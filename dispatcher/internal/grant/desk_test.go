@@ -24,6 +24,7 @@ type desk struct {
 	leases *leases
 	tasks  *tasks
 	t      testing.TB
+	fed    hook         // before admission hears of changes
 	off    atomic.Int64 // how far headquarters' time stepped
 }
 
@@ -125,7 +126,7 @@ func wide() limits { return limits{running: 1000, perSecond: 0, burst: 1} }
 func open(t testing.TB, path string, l limits) *desk {
 	t.Helper()
 	d := &desk{t: t}
-	observe := func(changes []store.Change) { d.Changed(changes) }
+	observe := func(changes []store.Change) { d.fed.pass(); d.Changed(changes) }
 	if path == "" {
 		d.Bench = steptest.New(t, observe)
 	} else {

@@ -143,10 +143,31 @@ func TestWhatEndsBetweenItsCommitAndItsOrderIsNotToldToRun(t *testing.T) {
 			time.Sleep(time.Millisecond) // the feed comes first
 		})
 		d.claim("r", 0)
+		time.Sleep(2 * time.Millisecond)
 		if got := d.grants(); len(got) != 0 || d.Stats().Running != 0 || d.Stats().Granted != 0 {
 			t.Errorf("granted %+v, %+v", got, d.Stats())
 		}
 	})
+}
+
+// TestTheLastAttemptIsTheLast whether the order goes out before the store tells of the
+// grant, or after.
+func TestTheLastAttemptIsTheLast(t *testing.T) {
+	for _, late := range []time.Duration{0, time.Second} {
+		inBubble(t, func(t *testing.T) {
+			d := open(t, "", wide())
+			d.Create("r", 1, policyWith(func(p *job.Policy) { p.Attempts = 1 }))
+			synctest.Wait() // what is told of the run
+			d.tasks.granted.next(func() { time.Sleep(time.Second / 2) })
+			d.fed.next(func() { time.Sleep(late) })
+			d.claim("r", 0)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if got := d.leases.ended(); len(got) != 1 || got[0] != task.GiveUp || d.Stats().Granted != 1 {
+				t.Errorf("ended with %v, %+v", got, d.Stats())
+			}
+		})
+	}
 }
 
 // TestACommitThatOutlivesItsCall has its slot and its lease all the same, whoever
