@@ -3,8 +3,8 @@
 // `dispatcher audit verify` said.
 //
 // Each rule stands in the file of its name; uploads.go belongs to budgets.go,
-// formats.go and workbook.go to reports.go. book.go sorts the evidence, rows.go
-// reads the database.
+// outcomes.go, formats.go and workbook.go to reports.go. book.go sorts the evidence,
+// rows.go reads the database, weights.go counts what was judged.
 //
 // It knows the documents, the database's tables and nothing inside a program. It
 // starts nothing, asks no clock and opens no file by itself.

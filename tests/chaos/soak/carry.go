@@ -78,9 +78,9 @@ func (c *carrier) carry(lines []history.Line) (on []history.Line) {
 		case history.ActLooked:
 			m := fileOfRun.FindStringSubmatch(l.Name)
 			keep = before && m != nil && c.runs[m[1]]
-		case history.ActFault:
+		case history.ActFault, history.ActDisconnected:
 			keep = before
-		case history.ActSubscribed, history.ActConnected, history.ActDisconnected, history.ActSampled:
+		case history.ActSubscribed, history.ActConnected, history.ActSampled:
 		}
 		if keep {
 			on = append(on, l)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"time"
 
 	"muster/tests/chaos/checker"
 	"muster/tests/chaos/history"
@@ -17,10 +19,30 @@ type figures struct {
 	runs                     map[string]bool
 	attempts                 map[execution]bool // true: with an answer
 	revisions, files         map[string]bool
+	weights                  checker.Weights
 }
 
 func newFigures() figures {
-	return figures{runs: map[string]bool{}, attempts: map[execution]bool{}, revisions: map[string]bool{}, files: map[string]bool{}}
+	return figures{runs: map[string]bool{}, attempts: map[execution]bool{}, revisions: map[string]bool{}, files: map[string]bool{}, weights: checker.Weights{}}
+}
+
+// claimed are the parts of the rules that each soak must have something to judge of,
+// and claimedLong those that one of ten minutes must.
+var (
+	claimed = []string{"I1 receipts", "I1 values", "I2 tasks", "I2 grants", "I2 earlier", "I2 events", "I3 marks",
+		"I4 runs", "I4 replies", "I5 at the barrier", "I5 revisions", "I5 files", "I5 looks", "I6 running", "I6 seen to run", "I6 grants", "I6 bytes",
+		"I7 barriers", "I8 requests", "I8 receipts", "I11 messages", "I12 reports", "I12 ends", "retained tellings",
+		"invented answers", "invented reported", "audit words"}
+	claimedLong = []string{"I4 lists", "I4 earlier", "I5 moved", "I5 late", "I6 uploads", "I9 cancels", "I9 confirmed", "I9 withdrawn", "I10 offers", "flat samples"}
+)
+
+// idle names what a soak claims and had nothing to judge of.
+func (s *soak) idle(weights checker.Weights) []string {
+	parts := claimed
+	if s.opts.duration >= 10*time.Minute {
+		parts = slices.Concat(claimed, claimedLong)
+	}
+	return weights.Without(parts)
 }
 
 func (f *figures) add(store checker.Store, files map[string][]byte) {
@@ -112,9 +134,14 @@ func (s *soak) judge(ctx context.Context) (found []string, sum figures, err erro
 		runtime.GC()
 	}
 	sum.executions = len(marks)
-	grown, err := checker.Check(checker.Evidence{Root: s.topics.Root(), History: samples, Limits: checker.Limits{MemoryMore: 32 << 20}})
-	for _, f := range grown {
+	grown, err := checker.Judge(checker.Evidence{Root: s.topics.Root(), History: samples, Limits: checker.Limits{MemoryMore: 32 << 20}})
+	for _, f := range grown.Findings {
 		found = append(found, fmt.Sprintf("over all epochs: %s", f))
+	}
+	sum.weights.Add(grown.Weights)
+	s.say("judged %s", sum.weights)
+	for _, part := range s.idle(sum.weights) {
+		found = append(found, fmt.Sprintf("over all epochs: there was nothing to judge of: %s", part))
 	}
 	return found, sum, err
 }
@@ -228,5 +255,7 @@ func (s *soak) check(ctx context.Context, n int, lines []history.Line, hidden []
 	}
 	sum.add(store, files)
 	s.say("epoch %d: %d lines, %d runs, %d tasks, %d attempts, %d revisions, %d files", n+1, len(lines), len(store.Runs), len(store.Tasks), len(store.Attempts), len(store.Revisions), len(files))
-	return checker.Check(evidence)
+	v, err := checker.Judge(evidence)
+	sum.weights.Add(v.Weights)
+	return v.Findings, err
 }

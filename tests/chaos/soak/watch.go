@@ -111,6 +111,7 @@ func (t *trough) add(pid int, s history.Sample, now time.Time) (least history.Sa
 		t.begun, t.least = now, s
 	}
 	t.least.RSSBytes, t.least.Descriptors = min(t.least.RSSBytes, s.RSSBytes), min(t.least.Descriptors, s.Descriptors)
+	t.least.Threads = min(t.least.Threads, s.Threads)
 	if now.Sub(t.begun) < troughLong {
 		return least, false
 	}
