@@ -149,11 +149,11 @@ func answersThatFindNoRoom(t *testing.T, c noRoom) {
 	s.Agent("A")
 	run := s.ask(ask, 120)
 	s.Executed("A", 1)
-	alarms := listen(t, s.Addr)
+	alarms := s.Alarms()
 	end := c.begin(t, s)
 	s.Open("A")
 	s.wantSent(wire, 1)
-	alarms.await(t, "disk_full", false)
+	alarms.Await("disk_full", false)
 	s.wantNoRoom(ask)
 	s.Tap("A").Cut() // rather than wait for half a minute
 	s.wantSent(wire, 2)
@@ -180,9 +180,9 @@ func answersThatFindNoRoom(t *testing.T, c noRoom) {
 	if _, acked := wire.counts(); acked != 0 {
 		t.Errorf("%d results were acknowledged without room for them", acked)
 	}
-	alarms = listen(t, s.Addr)
+	alarms = s.Alarms()
 	end()
-	alarms.await(t, "disk_full", true)
+	alarms.Await("disk_full", true)
 	s.Tap("A").Cut()
 	s.wantSuccess("answered without room", run)
 	programs.Eventually(t, "the receipt", func() bool { return s.kept() == 0 })

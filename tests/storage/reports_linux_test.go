@@ -1,11 +1,9 @@
 package storage_test
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -13,57 +11,8 @@ import (
 	"muster/internal/protocol"
 	"muster/tests/chaos/site"
 	"muster/tests/disk"
-	"muster/tests/fleet"
 	"muster/tests/programs"
 )
-
-// ear hears the alarms of a headquarters.
-type ear struct {
-	mu    sync.Mutex
-	heard []protocol.Alarm
-}
-
-func listen(t *testing.T, addr string) *ear {
-	t.Helper()
-	e := &ear{}
-	conn, err := fleet.Dial(t.Context(), addr, fleet.Login{User: "ops"}, func(m fleet.Message) {
-		var alarm protocol.Alarm
-		if err := json.Unmarshal(m.Payload, &alarm); err != nil {
-			t.Error(err)
-		}
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.heard = append(e.heard, alarm)
-	})
-	if err == nil {
-		err = conn.Subscribe(t.Context(), "muster/v1/alarms/#")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	return e
-}
-
-// await waits for an alarm of the kind, and forgets what came before it.
-func (e *ear) await(t *testing.T, kind string, recovered bool) {
-	t.Helper()
-	what := "the alarm " + kind
-	if recovered {
-		what += " that it is over"
-	}
-	programs.Eventually(t, what, func() bool {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		for i, a := range e.heard {
-			if a.Kind == kind && a.Recovered == recovered {
-				e.heard = e.heard[i+1:]
-				return true
-			}
-		}
-		return false
-	})
-}
 
 // freeze makes a folder one in which even root changes no name, or a usual one.
 func freeze(t *testing.T, name string, on bool) {
@@ -93,7 +42,7 @@ func TestReportThatCannotBeWrittenIsPublishedWhenItCan(t *testing.T) {
 	person, eye := s.Writer(site.Wang), s.Writer(site.Watch)
 	ask := func(payload string) protocol.Reply { return s.Ask(person, protocol.VerbRun, payload) }
 	s.Serve()
-	alarms := listen(t, s.Addr)
+	alarms := s.Alarms()
 	s.Agent("A")
 	s.wantSuccess("before", s.ask(ask, 30)) // makes the month's folder
 	months, err := filepath.Glob(filepath.Join(s.Reports(), "*", "[01]*"))
@@ -110,7 +59,7 @@ func TestReportThatCannotBeWrittenIsPublishedWhenItCan(t *testing.T) {
 	} {
 		c.begin()
 		run := s.ask(ask, 30)
-		alarms.await(t, "report_not_published", false)
+		alarms.Await("report_not_published", false)
 		if health := s.health(); !strings.Contains(health, "report_not_published: run "+run) {
 			t.Errorf("%s: health says %q", c.name, health)
 		}
@@ -118,7 +67,7 @@ func TestReportThatCannotBeWrittenIsPublishedWhenItCan(t *testing.T) {
 			t.Errorf("%s: there is a manifest: %v", c.name, left)
 		}
 		c.end()
-		alarms.await(t, "report_not_published", true)
+		alarms.Await("report_not_published", true)
 		s.wantSuccess(c.name, run)
 		if health := s.health(); health != "" {
 			t.Errorf("%s: health says %q when it is over", c.name, health)

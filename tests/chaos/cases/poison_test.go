@@ -2,18 +2,15 @@ package cases_test
 
 import (
 	"database/sql"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
-	"sync"
 	"testing"
 
 	"muster/internal/protocol"
 	"muster/tests/chaos/site"
-	"muster/tests/fleet"
 	"muster/tests/programs"
 )
 
@@ -33,7 +30,7 @@ func TestAPoisonedAnswerIsSetAsideOverKillsAndTheRestFlows(t *testing.T) {
 	s.Agent("A")
 	s.Agent("B")
 	run := s.Ask(person, protocol.VerbRun, `{"requestId":"r1","job":"probe","stores":["A"],"barrierSeconds":120}`).RunID
-	var alarm func() string
+	var alarms *site.Alarms
 	for try := 1; ; try++ {
 		s.HQ.AwaitOutput(fmt.Sprintf("try=%d", try)) // told once a minute: it is the first in this process
 		if try == tries {
@@ -45,7 +42,7 @@ func TestAPoisonedAnswerIsSetAsideOverKillsAndTheRestFlows(t *testing.T) {
 		s.HQ.Kill()
 		s.Serve()
 		s.Fault(eye, false)
-		alarm = alarmOf(t, s.Addr, "result_quarantined")
+		alarms = s.Alarms()
 	}
 	s.Revision(run, 1)
 	if got := s.Rows(`SELECT k.status, k.reason, k.attempt, a.code FROM tasks AS k JOIN attempts AS a USING (task_id) WHERE k.run_id = ?`, run); !reflect.DeepEqual(got, []string{"FAILED invalid_result 1 INVALID_RESULT"}) {
@@ -54,9 +51,10 @@ func TestAPoisonedAnswerIsSetAsideOverKillsAndTheRestFlows(t *testing.T) {
 	if n := s.Executions("A"); n != 1 {
 		t.Errorf("%d executions", n)
 	}
+	said := alarms.Await("result_quarantined", false).Message
 	kept, err := filepath.Glob(filepath.Join(s.Data(), "quarantine", "*.message.json"))
-	if err != nil || len(kept) != 1 || !strings.Contains(readFile(t, kept[0]), "poison") || !strings.Contains(alarm(), filepath.Base(kept[0])) {
-		t.Errorf("set aside: %v, %v; the alarm says %q", kept, err, alarm())
+	if err != nil || len(kept) != 1 || !strings.Contains(readFile(t, kept[0]), "poison") || !strings.Contains(said, filepath.Base(kept[0])) {
+		t.Errorf("set aside: %v, %v; the alarm says %q", kept, err, said)
 	}
 	programs.Eventually(t, "the receipt", func() bool {
 		left, err := os.ReadDir(filepath.Join(s.Kept("A"), "outbox"))
@@ -77,38 +75,5 @@ func forbidPoison(t *testing.T, data string) {
 	if _, err := db.ExecContext(t.Context(), `CREATE TRIGGER no_poison BEFORE UPDATE OF result ON attempts WHEN NEW.result LIKE '%poison%'
 		BEGIN SELECT RAISE(ABORT, 'a fault of headquarters own'); END`); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// alarmOf hears the alarms of a headquarters, and waits for one of the kind when
-// it is asked what it says.
-func alarmOf(t *testing.T, addr, kind string) (says func() string) {
-	t.Helper()
-	var mu sync.Mutex
-	heard := ""
-	conn, err := fleet.Dial(t.Context(), addr, fleet.Login{User: "ops"}, func(m fleet.Message) {
-		var alarm protocol.Alarm
-		if json.Unmarshal(m.Payload, &alarm) == nil && alarm.Kind == kind {
-			mu.Lock()
-			defer mu.Unlock()
-			heard = alarm.Message
-		}
-	})
-	if err == nil {
-		err = conn.Subscribe(t.Context(), "muster/v1/alarms/#")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	said := func() string {
-		mu.Lock()
-		defer mu.Unlock()
-		return heard
-	}
-	return func() string {
-		t.Helper()
-		programs.Eventually(t, "the alarm "+kind, func() bool { return said() != "" })
-		return said()
 	}
 }
