@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"html/template"
+	"maps"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,7 +37,7 @@ func anyRow(t *rapid.T) protocol.StoreRow {
 	}
 	row := protocol.StoreRow{
 		StoreID: id.Draw(t, "store"), Name: anyString.Draw(t, "name"),
-		Labels:  rapid.MapOfN(anyString, anyString, 0, 4).Draw(t, "labels"),
+		Labels:  rapid.MapOfN(rapid.OneOf(anyString, rapid.SampledFrom([]string{"k", "K", "\u212a", ""})), anyString, 0, 4).Draw(t, "labels"),
 		Outcome: outcome, Reason: rapid.SampledFrom(append(outcome.Reasons(), "", "by_user", "why")).Draw(t, "reason"),
 		AtBarrier: rapid.SampledFrom(append(task.Outcomes(), "")).Draw(t, "at the barrier"), Late: rapid.Bool().Draw(t, "late"),
 		Evidence: protocol.Evidence{Online: rapid.Bool().Draw(t, "online"), LastSeenAt: moment("seen"), ClaimedAt: moment("claimed"), GrantedAt: moment("granted"),
@@ -63,12 +66,29 @@ func anyValue(t *rapid.T) json.RawMessage {
 		return string(raw)
 	})
 	nested := rapid.SampledFrom([]string{`{}`, `[]`, `{"a":[1.50,"x]}"]}`, `[[[{"b":"\""}]]]`, `{"a":1,"a":2}`, strings.Repeat("[", 40) + strings.Repeat("]", 40)})
-	other := rapid.SampledFrom([]string{"null", "true", "false", `"\ud800"`, `"\ud83d\ude00"`, `"\u0041\/"`})
+	other := rapid.SampledFrom([]string{strings.Repeat("9", 40), strings.Repeat("9", 41), "0." + strings.Repeat("1", 39), "null", "true", "false", `"\ud800"`, `"\ud83d\ude00"`, `"\u0041\/"`})
 	return json.RawMessage(rapid.OneOf(number, text, nested, other).Draw(t, "value"))
 }
 
-// spoiled changes some bytes of a row, so that it is still much like one.
+// nearly are times and numbers that are not, or not to everybody.
+var nearly = map[string][]string{
+	`"[0-9]{4}-[^"]*"`: {`"2026-02-30T08:00:00.000Z"`, `"2026-00-01T08:00:00.000Z"`, `"2026-13-01T08:00:00.000Z"`, `"2026-01-01T24:00:00.000Z"`, `"2026-01-01T08:60:00.000Z"`, `"2026-01-01T08:59:60.000Z"`,
+		`"2026-01-01T08:00:00.000+24:00"`, `"2026-01-01T08:00:00.000+08:60"`, `"2026-01-01T08:00:00.000+99:00"`, `"2026-01-01T08:00:00.000-08:99"`, `"2026-01-01T08:00:00.000+08"`, `"2026-01-01T08:00:00.00Z"`, `"2026-01-01 08:00:00.000Z"`, `"2024-02-29T08:00:00.000-00:00"`, `"2026-01-01T08:00:00.000z"`},
+	`:-?[0-9]+[,}]`: {`:01,`, `:-0,`, `:1.0,`, `:1e2,`, `:999999999999999999,`, `:9999999999999999999,`, `:-1,`, `:,`, `:-,`, `:"1",`, `:null,`},
+}
+
+// spoiled changes some of a row, so that it is still much like one.
 func spoiled(t *rapid.T, raw []byte) []byte {
+	if rapid.Bool().Draw(t, "nearly") {
+		what := rapid.SampledFrom(slices.Sorted(maps.Keys(nearly))).Draw(t, "what")
+		if all := regexp.MustCompile(what).FindAllIndex(raw, -1); len(all) > 0 {
+			at, with := rapid.SampledFrom(all).Draw(t, "where"), rapid.SampledFrom(nearly[what]).Draw(t, "with")
+			if end := raw[at[1]-1]; end == '}' {
+				with = strings.Replace(with, ",", "}", 1)
+			}
+			return bytes.Join([][]byte{raw[:at[0]], []byte(with), raw[at[1]:]}, nil)
+		}
+	}
 	raw = bytes.Clone(raw)
 	for range rapid.IntRange(1, 3).Draw(t, "changes") {
 		at := rapid.IntRange(0, len(raw)-1).Draw(t, "at")
@@ -115,6 +135,36 @@ func TestARowIsReadAndJudgedAsItsSchemaSays(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestOneChangeMakesARowUnfit: each is one that the schema's checker refuses, or of
+// which it has more to say.
+func TestOneChangeMakesARowUnfit(t *testing.T) {
+	t.Parallel()
+	good, err := protocol.Encode(valued(row("A", "店", task.OutcomeSucceeded, ""), "12345", `"ok"`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var in report.RowReader
+	if _, usual, fits := in.Read(good); !usual || !fits {
+		t.Fatalf("%s: usual %t, fits %t", good, usual, fits)
+	}
+	for _, change := range [][2]string{
+		{"12345", strings.Repeat("9", 41)}, {"12345", "1e5"}, {"12345", "01"}, {"12345", "-"}, {"12345", "1."}, {"12345", `[1,]`}, {"12345", `[1`}, {`"ok"`, `"\ud800"`}, {`"ok"`, `"\x"`}, {`"ok"`, "\"\xff\""},
+		{`"region":"east"`, `"a":"","A":""`}, {`"region":"east"`, `"a":1`}, {`{"region":"east"}`, "null"}, {`"店"`, `"\uDC00"`}, {`"店"`, "\"\t\""}, {`"storeId":"A"`, `"storeId":"-A"`},
+		{`"taskId":"task-A"`, `"taskId":""`}, {`"taskId":`, `"taskid":`}, {`"late":false`, `"late":0`}, {`"attempt":1`, `"attempt":-1`}, {`"resultBytes":412`, `"resultBytes":-412`},
+		{`"attemptsUsed":1`, `"attemptsUsed":-1`}, {`"attemptsAllowed":2`, `"attemptsAllowed":0`}, {`"attemptsAllowed":2`, `"attemptsAllowed":1000000000000000000`}, {`"SUCCEEDED"`, `"DONE"`},
+		{`"outcome":"succeeded"`, `"outcome":"lost"`}, {`"reason":""`, `"reason":"by_user"`}, {`"outcomeAtBarrier":"succeeded"`, `"outcomeAtBarrier":""`}, {`"terminalId":"pos-1"`, `"terminalId":"pos 1"`},
+		{"abab", "ABAB"}, {"abab", "aba"}, {`"error":null}`, `"error":null} `}, {`"error":null}`, `"error":null,"more":1}`}, {`"error":null`, `"error":{"code":"X"}`}, {`{"storeId"`, ` {"storeId"`},
+	} {
+		bad := strings.Replace(string(good), change[0], change[1], 1)
+		if bad == string(good) {
+			t.Errorf("%s is not in the row", change[0])
+		}
+		if _, _, fits := in.Read(json.RawMessage(bad)); fits {
+			t.Errorf("%s fits with %s", change[0], change[1])
+		}
+	}
 }
 
 // TestEveryGoodRowIsUsual: what the barrier writes needs neither encoding/json nor

@@ -126,7 +126,7 @@ func (s *scanner) moment(before string) protocol.Time {
 	hour, minute, second := number(at[11:13]), number(at[14:16]), number(at[17:19])
 	t := time.Date(year, time.Month(month), day, hour, minute, second, number(at[20:23])*int(time.Millisecond), s.location())
 	s.token(`"`)
-	if hour > 23 || minute > 59 || second > 59 || t.Day() != day || t.Month() != time.Month(month) {
+	if hour > 23 || minute > 59 || second > 59 || t.Month() != time.Month(month) {
 		s.doubt = true
 	}
 	return protocol.Time{Time: t}
