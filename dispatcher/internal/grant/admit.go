@@ -1,6 +1,7 @@
 package grant
 
 import (
+	"container/heap"
 	"context"
 	"sync"
 	"time"
@@ -105,57 +106,60 @@ func (a *Admission) commit(ctx context.Context, p *admission, now time.Time) (er
 func (a *Admission) pick(now time.Time) (batch []*admission, wait time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for len(batch) < batchSize {
-		if len(a.slots.byTask) >= a.cfg.MaxRunning {
-			return batch, 0 // the slot that comes back wakes the loop
-		}
-		c, due := a.next(now)
-		if c == nil {
-			return batch, due
-		}
+	if a.full() {
+		return nil, 0 // the slot that comes back wakes the loop
+	}
+	heads, wait := a.heads(now)
+	for len(heads) > 0 && len(batch) < batchSize && !a.full() {
+		c := heads[0]
 		if now.Sub(c.asked) > claimLife {
 			a.queue.drop(c)
-			continue
+		} else {
+			if due := a.tokens.Due(now, 1); due > 0 {
+				return batch, due
+			}
+			batch = append(batch, a.take(c, now))
 		}
-		if due = a.tokens.Due(now, 1); due > 0 {
-			return batch, due
-		}
-		batch = append(batch, a.take(c, now))
+		next, due := a.head(c.run, now)
+		wait = sooner(wait, due)
+		heads.replaceFirst(next)
 	}
-	return batch, 0
+	return batch, wait
 }
 
-// next finds the claim whose turn it is among the runs that may have one more,
-// and else how long until a run has its next token.
-func (a *Admission) next(now time.Time) (best *claim, due time.Duration) {
-	for runID, line := range a.queue.lines {
-		r := line[0].run
-		if r.Policy.MaxRunning > 0 && r.held >= r.Policy.MaxRunning {
-			continue
-		}
-		if r.tokens != nil {
-			if wait := r.tokens.Due(now, 1); wait > 0 {
-				due = sooner(due, wait)
-				continue
-			}
-		}
-		if c := a.queue.first(runID, a.isFree); c != nil && (best == nil || c.goesBefore(best)) {
-			best = c
+func (a *Admission) full() bool { return len(a.slots.byTask) >= a.cfg.MaxRunning }
+
+// heads returns whose turn it is in each run that may have one more, and how long
+// until another run has its next token.
+func (a *Admission) heads(now time.Time) (heads claimHeap, due time.Duration) {
+	for _, line := range a.queue.lines {
+		c, wait := a.head(line[0].run, now)
+		due = sooner(due, wait)
+		if c != nil {
+			heads = append(heads, c)
 		}
 	}
-	return best, due
+	heap.Init(&heads)
+	return heads, due
+}
+
+// head is whose turn it is in a run, nil when it may have no more; due is how long
+// until it has a token, where that is what it lacks.
+func (a *Admission) head(r *run, now time.Time) (c *claim, due time.Duration) {
+	if r.Policy.MaxRunning > 0 && r.held >= r.Policy.MaxRunning || a.queue.waiting(r.RunID) == 0 {
+		return nil, 0
+	}
+	if r.tokens != nil {
+		if due = r.tokens.Due(now, 1); due > 0 {
+			return nil, due
+		}
+	}
+	return a.queue.first(r.RunID, a.isFree), 0
 }
 
 // isFree keeps a second claim for a task waiting until the fate of the first is
 // known.
 func (a *Admission) isFree(c *claim) bool { return a.slots.byTask[c.key.task] == nil }
-
-func (c *claim) goesBefore(other *claim) bool {
-	if c.run.Policy.Priority != other.run.Policy.Priority {
-		return c.run.Policy.Priority > other.run.Policy.Priority
-	}
-	return c.turn < other.turn
-}
 
 func (a *Admission) take(c *claim, now time.Time) *admission {
 	a.queue.drop(c)
@@ -294,9 +298,10 @@ func (a *Admission) note(ctx context.Context, c *claim, now time.Time) error {
 	return err
 }
 
+// sooner is the shorter of two waits, where 0 is none.
 func sooner(due, wait time.Duration) time.Duration {
-	if due == 0 {
-		return wait
+	if due == 0 || wait == 0 {
+		return max(due, wait)
 	}
 	return min(due, wait)
 }

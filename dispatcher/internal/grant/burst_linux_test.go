@@ -30,13 +30,15 @@ func (r *reached) Publish(context.Context, transport.Outbound) error {
 // BenchmarkBurst is what headquarters pays for stores that all claim at once, from
 // the claim to the order on its way to the broker, over a real store.
 func BenchmarkBurst(b *testing.B) {
-	for _, signed := range []bool{false, true} {
-		b.Run(fmt.Sprintf("signed=%t", signed), func(b *testing.B) { burst(b, signed) })
+	for _, runs := range []int{1, 200} {
+		for _, signed := range []bool{false, true} {
+			b.Run(fmt.Sprintf("runs=%d/signed=%t", runs, signed), func(b *testing.B) { burst(b, runs, signed) })
+		}
 	}
 }
 
-func burst(b *testing.B, signed bool) {
-	const stores, atOnce = 5000, 64
+func burst(b *testing.B, runs int, signed bool) {
+	const claims, atOnce = 5000, 64
 	var a *grant.Admission
 	bench := steptest.New(b, func(changes []store.Change) { a.Changed(changes) })
 	far, asked := &reached{}, &tasks{Store: bench.Store}
@@ -54,34 +56,36 @@ func burst(b *testing.B, signed bool) {
 		b.Fatal(err)
 	}
 	b.Cleanup(a.Stop)
-	runs, used := int64(0), time.Duration(0)
+	bursts, used := int64(0), time.Duration(0)
 	for b.Loop() {
 		b.StopTimer()
-		name := fmt.Sprint("r", runs)
-		bench.Create(name, stores, steptest.Policy())
-		runs++
+		name := func(run int) string { return fmt.Sprintf("b%d-r%d", bursts, run) }
+		for run := range runs {
+			bench.Create(name(run), claims/runs, steptest.Policy())
+		}
 		began := cpu(b)
 		b.StartTimer()
 		var all sync.WaitGroup
 		for first := range atOnce {
 			all.Go(func() {
-				for i := first; i < stores; i += atOnce {
-					m := steptest.Message(protocol.Claim{TaskID: steptest.TaskID(name, i)})
-					if err := a.HandleClaim(b.Context(), steptest.From(i, protocol.KindClaim), m); err != nil {
+				for i := first; i < claims; i += atOnce {
+					m := steptest.Message(protocol.Claim{TaskID: steptest.TaskID(name(i%runs), i/runs)})
+					if err := a.HandleClaim(b.Context(), steptest.From(i/runs, protocol.KindClaim), m); err != nil {
 						b.Error(err)
 					}
 				}
 			})
 		}
 		all.Wait()
-		for deadline := time.Now().Add(time.Minute); far.n.Load() < runs*stores; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); far.n.Load() < (bursts+1)*claims; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				b.Fatalf("%d grants came, %+v", far.n.Load(), a.Stats())
 			}
 		}
 		used += cpu(b) - began
+		bursts++
 	}
-	grants := float64(runs * stores)
+	grants := float64(bursts * claims)
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/grants, "ns/grant")
 	b.ReportMetric(float64(used.Nanoseconds())/grants, "cpu-ns/grant")
 	b.ReportMetric(float64(asked.notes.Load())/grants, "notes/grant")

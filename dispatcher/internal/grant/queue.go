@@ -2,6 +2,7 @@ package grant
 
 import (
 	"cmp"
+	"container/heap"
 	"slices"
 	"time"
 )
@@ -128,4 +129,42 @@ func unindex[K comparable](sets map[K]map[*claim]struct{}, key K, c *claim) {
 	if len(sets[key]) == 0 {
 		delete(sets, key)
 	}
+}
+
+// claimHeap has the claim whose turn it is first: by priority, then by asking.
+type claimHeap []*claim
+
+func (h claimHeap) Len() int      { return len(h) }
+func (h claimHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
+func (h claimHeap) Less(i, j int) bool {
+	if mine, theirs := h[i].run.Policy.Priority, h[j].run.Policy.Priority; mine != theirs {
+		return mine > theirs
+	}
+	return h[i].turn < h[j].turn
+}
+
+// Push is for container/heap.
+func (h *claimHeap) Push(x any) {
+	if c, ok := x.(*claim); ok {
+		*h = append(*h, c)
+	}
+}
+
+// Pop is for container/heap.
+func (h *claimHeap) Pop() any {
+	last := len(*h) - 1
+	c := (*h)[last]
+	*h = (*h)[:last]
+	return c
+}
+
+// replaceFirst puts another claim in the place of the first, none for nil.
+func (h *claimHeap) replaceFirst(c *claim) {
+	if c == nil {
+		heap.Pop(h)
+		return
+	}
+	(*h)[0] = c
+	heap.Fix(h, 0)
 }
