@@ -25,7 +25,7 @@ type scanner struct {
 	raw   []span   // of the outermost object's members that are decoded as they are
 
 	fewFrames [8]frame // where stack, names and raw begin, so that they are one allocation
-	fewNames  [2 * maxFew][]byte
+	fewNames  [4 * maxFew][]byte
 	fewRaw    [2]span
 }
 

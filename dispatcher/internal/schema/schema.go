@@ -2,6 +2,9 @@
 // against them, so that neither a hostile document nor a careless schema can
 // end the process, burn it, or make it read a file or an address.
 //
+// What is sound by its bytes alone needs no more; the library judges all else, and words
+// what it refuses. Both go by the same schema, and must never disagree.
+//
 // It knows no job and no message and keeps no state. A number is compared with
 // enum and const as a float64; everything else keeps its exact value.
 package schema
