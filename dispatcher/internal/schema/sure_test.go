@@ -2,6 +2,8 @@ package schema_test
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,6 +43,11 @@ func TestWhatIsSureIsValid(t *testing.T) {
 			refusal := s.Ask(doc)
 			if refusal == nil {
 				valid++
+			}
+			for _, err := range []error{s.Validate([]byte(" " + text)), s.ValidateScanned(doc)} {
+				if fmt.Sprint(err) != fmt.Sprint(refusal) {
+					t.Fatalf("%s by %s: %v, the library %v", text, source, err, refusal)
+				}
 			}
 			if s.Sure(doc) {
 				sure++
@@ -105,6 +112,18 @@ func TestSureOrNot(t *testing.T) {
 		if sure, refusal := s.Sure(doc), s.Ask(doc); sure != c.sure || (refusal == nil) != c.valid {
 			t.Errorf("%s by %s: sure %t, the library: %v", c.doc, c.schema, sure, refusal)
 		}
+	}
+}
+
+func TestNoDocumentIsNoValidDocument(t *testing.T) {
+	t.Parallel()
+	s, err := schema.Compile("anything", []byte(`{"$schema":"http://json-schema.org/draft-07/schema#"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refusal *protocol.Error
+	if err := s.ValidateScanned(protocol.Document{}); !errors.As(err, &refusal) || refusal.Code != protocol.CodeEmptyPayload {
+		t.Errorf("got %v", err)
 	}
 }
 
