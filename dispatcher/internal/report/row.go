@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"muster/internal/protocol"
 	"muster/internal/task"
@@ -40,7 +39,7 @@ func (r *rowReader) verdict(raw json.RawMessage) (*protocol.StoreRow, error) {
 }
 
 func (r *rowReader) readBy(raw json.RawMessage, scan func(json.RawMessage) bool) (*protocol.StoreRow, error) {
-	if r.usual = utf8.Valid(raw) && scan(raw); r.usual {
+	if r.usual = scan(raw); r.usual {
 		return &r.row, nil
 	}
 	r.row = protocol.StoreRow{}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"muster/internal/protocol"
 )
@@ -12,7 +13,7 @@ import (
 // protocol.Encode writes it. It only knows the one way in which that writes things:
 // at anything else it is in doubt, and then all that it returned means nothing.
 type scanner struct {
-	text  string // valid UTF-8
+	text  string
 	at    int
 	doubt bool
 
@@ -42,12 +43,13 @@ func (s *scanner) str(before string) string {
 	if s.doubt {
 		return ""
 	}
-	escaped := false
+	escaped, ascii := false, true
 	for i := s.at; i < len(s.text); i++ {
 		switch c := s.text[i]; {
 		case c == '"':
 			value := s.text[s.at:i]
 			s.at = i + 1
+			s.doubt = !ascii && !utf8.ValidString(value)
 			if escaped {
 				return s.unescaped(value)
 			}
@@ -55,6 +57,8 @@ func (s *scanner) str(before string) string {
 		case c == '\\':
 			escaped = true
 			i++
+		case c >= utf8.RuneSelf:
+			ascii = false
 		case c < ' ':
 			s.doubt = true
 			return ""
@@ -67,7 +71,7 @@ func (s *scanner) str(before string) string {
 // unescaped is in doubt at surrogates, halves of which the schema's checker refuses.
 func (s *scanner) unescaped(value string) (plain string) {
 	err := json.Unmarshal([]byte(`"`+value+`"`), &plain)
-	s.doubt = err != nil || strings.Contains(value, `\ud`) || strings.Contains(value, `\uD`)
+	s.doubt = s.doubt || err != nil || strings.Contains(value, `\ud`) || strings.Contains(value, `\uD`)
 	return plain
 }
 
