@@ -27,3 +27,18 @@ func BenchmarkDecode(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkParse takes a topic apart, as is done for every message.
+func BenchmarkParse(b *testing.B) {
+	tp, err := protocol.NewTopics(protocol.DefaultRoot)
+	if err != nil {
+		b.Fatal(err)
+	}
+	topic := tp.Terminal("S0123", "pos-1", protocol.KindResult)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, ok := tp.Parse(topic); !ok {
+			b.Fatal("not taken")
+		}
+	}
+}

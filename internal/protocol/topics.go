@@ -7,19 +7,32 @@ package protocol
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 )
 
 // DefaultRoot is the topic prefix unless the configuration names another.
 const DefaultRoot = "muster/v1"
 
-var idPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+// maxID bounds an id, in bytes.
+const maxID = 63
 
 // ValidID reports whether s may be a store, terminal, task, run or user id:
 // 1 to 63 of the characters A-Z a-z 0-9 . _ - and the first a letter or digit.
 // Ids are compared exactly; "007" and "1E5" are text.
-func ValidID(s string) bool { return idPattern.MatchString(s) }
+func ValidID(s string) bool {
+	if s == "" || len(s) > maxID {
+		return false
+	}
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c|0x20 >= 'a' && c|0x20 <= 'z', c >= '0' && c <= '9':
+		case i > 0 && (c == '.' || c == '_' || c == '-'):
+		default:
+			return false
+		}
+	}
+	return true
+}
 
 // ValidRoot reports whether s may be a topic root: one or more levels that are
 // each a valid id.
@@ -210,7 +223,11 @@ func (t Topics) Parse(topic string) (a Address, ok bool) {
 	if !under {
 		return Address{}, false
 	}
-	levels := strings.Split(rest, "/")
+	var few [8]string // every topic of ours has less
+	levels := few[:0]
+	for level := range strings.SplitSeq(rest, "/") {
+		levels = append(levels, level)
+	}
 	switch Area(levels[0]) {
 	case AreaStores:
 		return parseStore(levels)

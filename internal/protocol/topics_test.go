@@ -1,6 +1,7 @@
 package protocol_test
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -32,6 +33,25 @@ func TestValidID(t *testing.T) {
 			t.Errorf("%q was taken", id)
 		}
 	}
+}
+
+// TestValidIDKeepsToItsPattern: the contract gives ids by this pattern.
+func TestValidIDKeepsToItsPattern(t *testing.T) {
+	t.Parallel()
+	pattern := regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+	for c := range 0x250 {
+		for _, id := range []string{string(rune(c)), "a" + string(rune(c)), string([]byte{byte(c)}), string([]byte{'0', byte(c), 'Z'})} {
+			if protocol.ValidID(id) != pattern.MatchString(id) {
+				t.Errorf("%q is valid: %t", id, protocol.ValidID(id))
+			}
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		id := rapid.StringMatching(`[A-Za-z0-9._-]{0,66}`).Draw(t, "id")
+		if protocol.ValidID(id) != pattern.MatchString(id) {
+			t.Fatalf("%q is valid: %t", id, protocol.ValidID(id))
+		}
+	})
 }
 
 func TestNewTopicsRefusesBadRoots(t *testing.T) {
