@@ -120,8 +120,7 @@ func (a *Admission) pick(now time.Time) (batch []*admission, wait time.Duration)
 			}
 			batch = append(batch, a.take(c, now))
 		}
-		next, due := a.head(c.run, now)
-		wait = sooner(wait, due)
+		next, _ := a.head(c.run, now) // what it waits for the next pass finds
 		heads.replaceFirst(next)
 	}
 	return batch, wait

@@ -116,6 +116,23 @@ func TestAClaimThatPanicsHoldsUpNoOther(t *testing.T) {
 	})
 }
 
+// The slot of a grant that fails goes to the next, who is told of no change.
+func TestAGrantThatFailsGivesItsPlaceToTheNext(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := openShaky(t, limits{running: 1, burst: 1}, "grant")
+		s.Create("busy", 1, steptest.Policy())
+		s.Create("r", 2, steptest.Policy())
+		s.claim("busy", 0)
+		s.claim("r", 0)
+		s.claim("r", 1)
+		synctest.Wait()
+		s.answer("busy", 0, 1, task.Succeed)
+		if got := s.grants(); len(got) != 2 || got[1].Order.TaskID != "r-S001" {
+			t.Errorf("granted %+v", got)
+		}
+	})
+}
+
 // What is committed before the panic counts: its slot comes back when its
 // terminal, which is not told, does not start.
 func TestAGrantThatPanicsAfterItsCommitIsTakenBackByItsLease(t *testing.T) {
