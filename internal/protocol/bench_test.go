@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"muster/internal/protocol"
 )
@@ -39,6 +40,19 @@ func BenchmarkParse(b *testing.B) {
 	for b.Loop() {
 		if _, ok := tp.Parse(topic); !ok {
 			b.Fatal("not taken")
+		}
+	}
+}
+
+// BenchmarkEncode writes a receipt.
+func BenchmarkEncode(b *testing.B) {
+	accepted := true
+	o := protocol.Order{Meta: protocol.Meta{ID: "01K5BXJ3Z8A1B2C3D4E5F6G7H8", At: protocol.At(time.UnixMilli(1_789_574_400_000)), Seq: 7}, Order: protocol.OrderReceipt,
+		TaskID: "t-1", Attempt: 1, SHA256: strings.Repeat("0", 64), Accepted: &accepted}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := protocol.Encode(o); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

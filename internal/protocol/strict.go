@@ -188,6 +188,7 @@ func jsonName(t reflect.Type) string {
 // so that a json.RawMessage inside it keeps its bytes if it was compact.
 func Encode(v any) ([]byte, error) {
 	var b bytes.Buffer
+	b.Grow(512) // most messages have less
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {

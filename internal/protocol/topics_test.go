@@ -42,7 +42,7 @@ func TestValidIDKeepsToItsPattern(t *testing.T) {
 	for c := range 0x250 {
 		for _, id := range []string{string(rune(c)), "a" + string(rune(c)), string([]byte{byte(c)}), string([]byte{'0', byte(c), 'Z'})} {
 			if protocol.ValidID(id) != pattern.MatchString(id) {
-				t.Errorf("%q is valid: %t", id, protocol.ValidID(id))
+				t.Fatalf("%q is valid: %t", id, protocol.ValidID(id))
 			}
 		}
 	}
