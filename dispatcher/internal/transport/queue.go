@@ -130,6 +130,9 @@ func (q *Queue) hand(ctx context.Context, f frame) {
 	defer cancel()
 	err := q.Ward.Do(quarantine.AlarmStep, "the message on "+f.topic, func() error {
 		out, err := f.make()
+		if errors.Is(err, errLost) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}

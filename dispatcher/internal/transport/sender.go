@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -27,16 +28,29 @@ type Sender struct {
 	topics protocol.Topics
 	now    func() time.Time
 	seq    *atomic.Int64
-	signer func() *trust.Signer // nil: nothing is signed
+	signer func() *trust.Signer    // nil: nothing is signed
+	heard  func(topic string) bool // nil: nobody knows who listens
 }
 
 // NewSender returns a sender over out. Its numbers follow the clock's
 // microseconds, so that they go on growing across restarts and stay exact as
-// JSON numbers, and never go back with it.
+// JSON numbers, and never go back with it. If out can tell who subscribes, what
+// nobody keeps and nobody hears is neither encoded nor signed.
 func NewSender(out Publisher, topics protocol.Topics, now func() time.Time) *Sender {
 	s := &Sender{out: out, topics: topics, now: now, seq: &atomic.Int64{}}
 	s.seq.Store(now().UnixMicro())
+	if l, ok := out.(interface{ Subscribed(topic string) bool }); ok {
+		s.heard = l.Subscribed
+	}
 	return s
+}
+
+// errLost says that a message would be heard by nobody.
+var errLost = errors.New("nobody hears it")
+
+// lost reports whether a message that nobody keeps would be heard by nobody.
+func (s *Sender) lost(topic string, opts Options) bool {
+	return !opts.Retain && s.heard != nil && !s.heard(topic)
 }
 
 // farAhead bounds how far above the clock numbers may be pushed: a clock that
@@ -71,7 +85,7 @@ func (s *Sender) Number() int64 { return s.seq.Load() }
 // Through returns a sender over another way out, such as a Queue. Its numbers
 // are the same series: to a receiver headquarters is one.
 func (s *Sender) Through(out Publisher) *Sender {
-	return &Sender{out: out, topics: s.topics, now: s.now, seq: s.seq, signer: s.signer}
+	return &Sender{out: out, topics: s.topics, now: s.now, seq: s.seq, signer: s.signer, heard: s.heard}
 }
 
 // Signing returns a sender that signs offers and orders, what terminals act on,
@@ -79,7 +93,7 @@ func (s *Sender) Through(out Publisher) *Sender {
 // signed. Its numbers are the same series. signer is called from many
 // goroutines.
 func (s *Sender) Signing(signer func() *trust.Signer) *Sender {
-	return &Sender{out: s.out, topics: s.topics, now: s.now, seq: s.seq, signer: signer}
+	return &Sender{out: s.out, topics: s.topics, now: s.now, seq: s.seq, signer: signer, heard: s.heard}
 }
 
 // Options says how a message is to be published. The zero value is a message
@@ -112,7 +126,12 @@ func (s *Sender) Order(ctx context.Context, store, terminal string, o protocol.O
 	if !ok {
 		return s.JSON(ctx, topic, o, Options{})
 	}
-	if err := queue.publishLater(topic, func() (Outbound, error) { return s.frame(topic, o, Options{}) }); err != nil {
+	if err := queue.publishLater(topic, func() (Outbound, error) {
+		if s.lost(topic, Options{}) {
+			return Outbound{}, errLost
+		}
+		return s.frame(topic, o, Options{})
+	}); err != nil {
 		return fmt.Errorf("cannot publish on %s: %w", topic, err)
 	}
 	return nil
@@ -120,6 +139,9 @@ func (s *Sender) Order(ctx context.Context, store, terminal string, o protocol.O
 
 // JSON publishes v, which carries its own Meta, on topic.
 func (s *Sender) JSON(ctx context.Context, topic string, v any, opts Options) error {
+	if s.lost(topic, opts) {
+		return nil
+	}
 	out, err := s.frame(topic, v, opts)
 	if err == nil {
 		err = s.out.Publish(ctx, out)
@@ -163,6 +185,9 @@ func (s *Sender) Clear(ctx context.Context, topic string) error {
 
 // Text publishes one human line, which is not retained.
 func (s *Sender) Text(ctx context.Context, topic, line string) error {
+	if s.lost(topic, Options{}) {
+		return nil
+	}
 	if err := s.out.Publish(ctx, Outbound{Topic: topic, Payload: []byte(line)}); err != nil {
 		return fmt.Errorf("cannot publish on %s: %w", topic, err)
 	}

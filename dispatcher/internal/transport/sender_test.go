@@ -5,7 +5,9 @@ import (
 	"context"
 	"crypto/ed25519"
 	"errors"
+	"log/slog"
 	"math"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -216,4 +218,52 @@ func TestNothingIsSignedWithoutIdentity(t *testing.T) {
 			t.Errorf("signed: %+v", out.Signature)
 		}
 	}
+}
+
+// knowing is a recorder that knows who subscribes.
+type knowing struct {
+	recorder
+	to string
+}
+
+func (k *knowing) Subscribed(topic string) bool { return topic == k.to }
+
+// TestWhatNobodyHearsIsNotMade: neither encoded nor signed, by whatever way. What is
+// retained is for those who come later.
+func TestWhatNobodyHearsIsNotMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		topics, err := protocol.NewTopics(protocol.DefaultRoot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := &knowing{to: topics.Terminal("S1", "here", protocol.KindOrders)}
+		signed := 0
+		_, key, err := ed25519.GenerateKey(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := transport.NewSender(k, topics, time.Now).Signing(func() *trust.Signer { signed++; return trust.NewSigner(key) })
+		queue := transport.NewQueue(k, slog.New(slog.DiscardHandler))
+		queue.Start(t.Context())
+		defer queue.Stop()
+		for _, s := range []*transport.Sender{s, s.Through(queue)} {
+			for _, who := range []string{"here", "away"} {
+				if err := s.Order(t.Context(), "S1", who, protocol.Order{Order: protocol.OrderSend, TaskID: "t1", Attempt: 1}); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		synctest.Wait()
+		if err := errors.Join(s.Text(t.Context(), topics.Run("R", protocol.RunText), "a line"),
+			s.JSON(t.Context(), topics.Offer("S1", "t1"), protocol.Offer{}, transport.Options{Retain: true})); err != nil {
+			t.Error(err)
+		}
+		var on []string
+		for _, out := range k.out {
+			on = append(on, out.Topic)
+		}
+		if want := []string{k.to, k.to, topics.Offer("S1", "t1")}; !slices.Equal(on, want) || signed != 3 {
+			t.Errorf("published on %q, signed %d times", on, signed)
+		}
+	})
 }
