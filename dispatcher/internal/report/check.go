@@ -84,7 +84,7 @@ func (r *Reporter) checkRow(in *rowReader, raw json.RawMessage, head protocol.Re
 }
 
 // fits says of a row in the usual form what its schema says, and is false where it
-// is not sure. Only then is the schema itself asked, which takes forty times as long
+// is not sure. Only then is the schema itself asked, which takes twenty times as long
 // and has the words for what is wrong.
 func fits(row *protocol.StoreRow) bool {
 	e := &row.Evidence
