@@ -1,7 +1,10 @@
 package words_test
 
 import (
+	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"muster/internal/redact/words"
 )
@@ -46,4 +49,33 @@ func TestATextIsSeenToHoldAFormOfSecret(t *testing.T) {
 			t.Errorf("Look(%q) sees %b, want %b", text, marks, want)
 		}
 	}
+}
+
+// TestAWordIsSeenWhereverItStands: the halves of a text are looked at apart.
+func TestAWordIsSeenWhereverItStands(t *testing.T) {
+	t.Parallel()
+	for _, filler := range []string{`"`, "x", "1,", "pass_", "店"} {
+		for before := range 24 {
+			for after := range 24 {
+				head, tail := strings.Repeat(filler, before), strings.Repeat(filler, after)
+				for _, word := range []string{"to-ken", "mysql", "密码", `"cookie"`, "net use"} {
+					names, marks := words.Look(head + word + tail)
+					one, two := words.Look(word)
+					if names&one != one || marks&two != two {
+						t.Fatalf("%q is not seen in %q", word, head+word+tail)
+					}
+				}
+			}
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		parts := rapid.SliceOfN(rapid.SampledFrom([]string{"p", "in", "pass", "word", "-", "_", " ", "net", "use", "my", "sql", ":", "//", "密", "码", "x"}), 0, 30)
+		a, b := strings.Join(parts.Draw(t, "before"), ""), strings.Join(parts.Draw(t, "after"), "")
+		names, marks := words.Look(a + `"` + b)
+		names1, marks1 := words.Look(a)
+		names2, marks2 := words.Look(b)
+		if names != names1|names2 || marks != marks1|marks2 {
+			t.Fatalf("parted by a quote, %q and %q say something else", a, b)
+		}
+	})
 }
