@@ -37,13 +37,16 @@ func (s *scanner) add(f *frame, name []byte) bool {
 }
 
 // sameName reports whether two names differ in case at most. Most differ in their
-// first letters.
+// first letters or their last ones.
 func sameName(a, b []byte) bool {
-	if len(a) > 0 && len(b) > 0 && a[0]|b[0] < utf8.RuneSelf && (a[0]^b[0])&^0x20 != 0 {
+	if len(a) > 0 && len(b) > 0 && (differ(a[0], b[0]) || differ(a[len(a)-1], b[len(b)-1])) {
 		return false
 	}
 	return bytes.EqualFold(a, b)
 }
+
+// differ reports whether two bytes are characters of ASCII, and not one in two cases.
+func differ(a, b byte) bool { return a|b < utf8.RuneSelf && (a^b)&^0x20 != 0 }
 
 // fold maps names that encoding/json takes for the same member to one: it
 // compares under simple Unicode folding, by which even U+212A equals k.
