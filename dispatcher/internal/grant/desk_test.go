@@ -45,7 +45,7 @@ func (h *hook) pass() {
 type tasks struct {
 	*store.Store
 	read, granting, granted hook
-	slow                    atomic.Int64 // how long each grant takes
+	slow                    func(taskID string) time.Duration // how long a grant takes; nil: no time
 	notes, runs             atomic.Int64
 }
 
@@ -67,8 +67,8 @@ func (s *tasks) NoteClaim(ctx context.Context, taskID string, now time.Time) err
 
 func (s *tasks) Grant(ctx context.Context, g store.Grant, now time.Time) (store.Granted, error) {
 	s.granting.pass()
-	if slow := s.slow.Load(); slow > 0 {
-		time.Sleep(time.Duration(slow))
+	if s.slow != nil {
+		time.Sleep(s.slow(g.TaskID))
 	}
 	granted, err := s.Store.Grant(ctx, g, now)
 	s.granted.pass()

@@ -90,7 +90,7 @@ func TestABarrierKnowsWhoAskedThoughRoundsAreFull(t *testing.T) {
 		for name, barrier := range map[string]time.Duration{"first": time.Hour, "near": 20 * time.Second, "far": time.Hour} {
 			d.Create(name, stores, policyWith(func(p *job.Policy) { p.Barrier = barrier }))
 		}
-		d.tasks.slow.Store(int64(time.Second)) // a round
+		d.tasks.slow = func(string) time.Duration { return time.Second }
 		d.tasks.granting.next(func() {
 			time.Sleep(12 * time.Second)
 			for i := range stores {

@@ -170,6 +170,35 @@ func TestTheLastAttemptIsTheLast(t *testing.T) {
 	}
 }
 
+// TestStopWaitsForBothRounds that are under way.
+func TestStopWaitsForBothRounds(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const round = 512
+		d := open(t, "", wide())
+		d.Create("first", 1, steptest.Policy())
+		d.Create("slow", round, steptest.Policy())
+		d.Create("fast", round, policyWith(func(p *job.Policy) { p.Priority = 1 }))
+		d.tasks.slow = func(taskID string) time.Duration {
+			if taskID[0] == 's' {
+				return 5 * time.Second
+			}
+			return time.Second
+		}
+		d.tasks.granting.next(func() {
+			for i := range round {
+				d.claim("slow", i)
+				d.claim("fast", i)
+			}
+		})
+		d.claim("first", 0)
+		time.Sleep(1500 * time.Millisecond)
+		d.Admission.Stop()
+		if running := d.Stats().Running; running != 1 {
+			t.Errorf("it stopped and %d grants are under way", running)
+		}
+	})
+}
+
 // TestACommitThatOutlivesItsCall has its slot and its lease all the same, whoever
 // was picked for the task since.
 func TestACommitThatOutlivesItsCall(t *testing.T) {
