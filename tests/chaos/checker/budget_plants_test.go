@@ -75,6 +75,13 @@ func ownPlants() []plant {
 				w.slowUpload()
 				w.attempt("R3-D", 1).LastSignAt = t0 + 50_100
 			}},
+		{name: "a slot given away, though its order came once more", rule: checker.Budgets, want: `I6: run R4 task R4-A attempt 1 (agent-A_pos1.jsonl:18) with this order 2 uploads were in flight, the cap is 1`,
+			before: func(w *world) {
+				w.slowUpload()
+				w.attempt("R3-D", 1).LastSignAt = t0 + 50_100
+				again := *find(w.t, w.e.History, about(history.ActGot, `"send"`, `"R3-D"`))
+				w.say(55_000, agentOf("D"), again)
+			}},
 		{name: "a full bucket of bytes after a start", rule: checker.Budgets, want: `I6: run R3 task R3-D attempt 1 (agent-D_pos1.jsonl:11) its 9000 bytes were called for at 10:00:50.000, more than a burst of 10000 and 1000 a second allow`,
 			before: func(w *world) {
 				w.slowUpload()

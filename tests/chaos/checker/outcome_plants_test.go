@@ -19,6 +19,12 @@ func outcomePlants() []plant {
 				o := w.outcome("R1", "A", 1)
 				o.Outcome, o.Reason = task.OutcomeOffline, task.ReasonOfflineWholeWindow
 			}},
+		{name: "an answer just before the barrier that is not in it", rule: checker.Reports, want: `I5: run R3 task R3-D revision 1 is as of 10:00:25.020 and has its store D as timed_out, the task was SUCCEEDED at 10:00:24.950`,
+			before: func(w *world) {
+				w.grant(24_000, "R3-D")
+				w.answer(24_945, "R3-D", `{"marker":"d"}`)
+				w.runOf("R3").EndedAt = t0 + 25_050
+			}},
 		{name: "an end by headquarters' own word that is not reported", rule: checker.Reports, want: `I5: run R2 task R2-B revision 1 is as of 10:00:11.000 and has its store B as timed_out, the task was CANCELLED at 10:00:09.005`,
 			before: func(w *world) {
 				o := w.outcome("R2", "B", 1)

@@ -145,6 +145,12 @@ func allowed() map[string]func(*world) {
 				return l.Who == "D/pos1" && l.Act != history.ActSubscribed && l.AtMs > t0+11_000
 			})
 		},
+		"a subscription over a connection that was made as headquarters died": func(w *world) {
+			w.without(func(l history.Line) bool {
+				return l.Who == "D/pos1" && l.Act != history.ActSubscribed && l.AtMs > t0+11_000
+			})
+			w.say(12_001, agentOf("D"), history.Line{Act: history.ActConnected})
+		},
 		"a subscription after another death of headquarters": func(w *world) {
 			w.say(14_510, watch, history.Line{Act: history.ActFault, Name: "dispatcher", On: true})
 			w.say(14_550, watch, history.Line{Act: history.ActFault, Name: "dispatcher"})
