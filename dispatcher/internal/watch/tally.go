@@ -3,84 +3,124 @@ package watch
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"muster/dispatcher/internal/store"
 	"muster/internal/task"
 )
 
-// countShare bounds the time that is spent on counting to a fiftieth: a count of
-// 100,000 tasks takes a tenth of a second, and a run has a state every second.
-const countShare = 50
+// To count 100,000 tasks takes a tenth of a second, and a run has a state every
+// second. These are the parts of the time that may be spent on it: while the moves of
+// a run are known, and while its states are no younger than its counts.
+const (
+	followedShare = 50
+	countedShare  = 20
+)
 
 // tally is how many tasks of an open run are in each status, and how many of its
-// stores are online. Moves are added to the last count until the next. A move that was
-// on its way while it was counted may stand in it twice until then.
+// stores are online. What it says never goes back: a count may hold moves that the
+// feed has not told yet, so the two are not mixed. Either the run was followed from
+// its creation, and moves are all that it ever had, or the last count is what is said.
 type tally struct {
-	tasks  map[task.Status]int // absent: none
-	online int
-	moved  bool      // since the count
+	followed bool
+	moves    map[task.Status]int // into it, less out of it
+	tasks    map[task.Status]int // at the last count
+	online   int
+
+	unsure bool      // it moved since the last count that agreed
+	odd    bool      // the last count did not agree, and it did not move since
 	due    time.Time // the next count
 }
 
-// add notes a change of the store's feed. The sum stays: a move of a task that the
-// tally does not have where it came from stands in it already.
+// add notes a change of the store's feed.
 func (w *Watch) add(c *store.Change) {
 	t := w.tallies[c.RunID]
-	if t == nil || c.Kind != store.TaskMoved || c.Task == nil {
-		return
-	}
-	t.moved = true
-	from, to := c.From.Status, c.Task.State.Status
-	if t.tasks[from] == 0 {
-		return
-	}
-	t.tasks[to]++
-	if t.tasks[from]--; t.tasks[from] == 0 {
-		delete(t.tasks, from)
+	switch {
+	case t == nil && c.Kind == store.RunCreated:
+		w.tallies[c.RunID] = &tally{followed: true, moves: map[task.Status]int{}}
+	case t != nil && c.Kind == store.TaskMoved && c.Task != nil:
+		t.unsure, t.odd = true, false
+		t.moves[c.From.Status]--
+		t.moves[c.Task.State.Status]++
 	}
 }
 
-// lose notes that some moves were not told.
+// lose notes that some moves were not told: from now on it is counted.
 func (w *Watch) lose() {
 	for _, t := range w.tallies {
-		t.moved = true
+		if t.followed {
+			t.followed, t.due = false, time.Time{}
+		}
+		t.unsure = true
 	}
 }
 
-// tallied is the run's tally, which is counted if that is due.
+// now is how many tasks are in each status; absent: none.
+func (t *tally) now() map[task.Status]int {
+	if !t.followed {
+		return t.tasks
+	}
+	now := maps.Clone(t.moves)
+	for _, n := range t.tasks {
+		now[task.Pending] += n // in which all begin
+	}
+	maps.DeleteFunc(now, func(_ task.Status, n int) bool { return n == 0 })
+	return now
+}
+
+// tallied is the run's tally, counted anew if that is due. One that was not followed
+// from the run's creation begins here.
 func (w *Watch) tallied(ctx context.Context, run *store.Run) (*tally, error) {
-	if t := w.tallies[run.RunID]; t != nil && run.ClosedAt.IsZero() && time.Now().Before(t.due) {
-		return t, nil
+	t := w.tallies[run.RunID]
+	if t == nil || !run.ClosedAt.IsZero() {
+		t = &tally{moves: map[task.Status]int{}}
 	}
-	delete(w.tallies, run.RunID)
-	t, err := w.count(ctx, run.RunID)
-	if err == nil && run.ClosedAt.IsZero() {
-		w.tallies[run.RunID] = t
+	if !time.Now().Before(t.due) {
+		if err := w.count(ctx, run.RunID, t); err != nil {
+			return nil, err
+		}
 	}
-	return t, err
+	w.tallies[run.RunID] = t
+	if !run.ClosedAt.IsZero() {
+		delete(w.tallies, run.RunID)
+	}
+	return t, nil
 }
 
-func (w *Watch) count(ctx context.Context, runID string) (*tally, error) {
+// count also checks what was followed. A move that is on its way is told before the
+// next count; what then still does not agree never will.
+func (w *Watch) count(ctx context.Context, runID string, t *tally) error {
 	began := time.Now()
 	tasks, _, err := w.runs.CountTasks(ctx, runID)
 	if err != nil {
-		return nil, fmt.Errorf("cannot count the tasks of run %s: %w", runID, err)
+		return fmt.Errorf("cannot count the tasks of run %s: %w", runID, err)
 	}
-	online, err := w.runs.CountOnline(ctx, runID)
-	if err != nil {
-		return nil, fmt.Errorf("cannot count who is online in run %s: %w", runID, err)
+	if t.online, err = w.runs.CountOnline(ctx, runID); err != nil {
+		return fmt.Errorf("cannot count who is online in run %s: %w", runID, err)
+	}
+	t.tasks = tasks
+	agreed := !t.followed || maps.Equal(tasks, t.now())
+	if !agreed && t.odd {
+		w.log.Warn("the moves of a run do not make what is counted; it is counted from now on", "run_id", runID)
+		t.followed, agreed = false, true
+	}
+	t.unsure, t.odd = !agreed, !agreed
+	share := time.Duration(countedShare)
+	if t.followed {
+		share = followedShare
 	}
 	now := time.Now()
-	return &tally{tasks: tasks, online: online, due: now.Add(countShare * now.Sub(began))}, nil
+	t.due = now.Add(share * now.Sub(began))
+	return nil
 }
 
-// unsure adds the runs that moved since their last count and may be counted again, and
-// reports whether there are others.
-func (w *Watch) unsure(dirty map[string]bool) (later bool) {
+// recount adds the runs that are due to be counted because they moved, and reports
+// whether others will be.
+func (w *Watch) recount(dirty map[string]bool) (later bool) {
 	for runID, t := range w.tallies {
 		switch {
-		case !t.moved:
+		case !t.unsure:
 		case time.Now().Before(t.due):
 			later = true
 		default:

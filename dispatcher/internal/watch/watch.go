@@ -104,11 +104,11 @@ func (w *Watch) Stop() {
 // Changed takes changes from the store's feed and returns at once.
 func (w *Watch) Changed(changes []store.Change) {
 	w.mu.Lock()
-	for _, c := range changes {
-		w.dirty[c.RunID] = true
-	}
 	w.events = append(w.events, changes...)
 	if over := len(w.events) - maxWaiting; over > 0 {
+		for i := range w.events[:over] {
+			w.dirty[w.events[i].RunID] = true
+		}
 		w.events = append([]store.Change(nil), w.events[over:]...)
 		w.lost += over
 	}
@@ -173,7 +173,7 @@ func (w *Watch) publishEvents(ctx context.Context) {
 	events, lost := w.events, w.lost
 	w.events, w.lost = nil, 0
 	for i := range events {
-		w.dirty[events[i].RunID] = true // a state of before they were added is not the last
+		w.dirty[events[i].RunID] = true
 	}
 	w.mu.Unlock()
 	if lost > 0 {
@@ -261,7 +261,7 @@ func (w *Watch) publishStates(ctx context.Context) bool {
 	}
 	w.older = w.older[some:]
 	w.mu.Unlock()
-	later := w.unsure(dirty)
+	later := w.recount(dirty)
 	for runID := range dirty {
 		if ctx.Err() != nil {
 			return true
@@ -291,7 +291,7 @@ func (w *Watch) publishState(ctx context.Context, topic, runID string) error {
 func (w *Watch) report(run *store.Run, t *tally) protocol.RunStateReport {
 	return protocol.RunStateReport{
 		Meta: w.sender.Meta(), RunID: run.RunID, Job: run.Job, Phase: run.Phase(), Targets: run.Targets,
-		Tasks: t.tasks, Online: t.online, Waiting: w.waiting(run.RunID),
+		Tasks: t.now(), Online: t.online, Waiting: w.waiting(run.RunID),
 		BarrierAt: protocol.At(run.BarrierAt), MakeupTo: protocol.At(run.MakeupUntil), Revision: run.Revision,
 	}
 }
