@@ -3,7 +3,6 @@ package server
 import (
 	"sync"
 
-	mqtt "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/packets"
 )
 
@@ -14,10 +13,9 @@ const (
 	backlogBytes    = 16 << 20
 )
 
-// backlog holds messages for a client that has too much waiting: those that the
-// library would drop in silence since its queue is full, and headquarters' own. A
-// goroutine that exists only while there is something to do sends them on as the
-// client reads and acknowledges. They may overtake what the library has queued.
+// backlog holds messages for a client that has too much waiting. A goroutine that
+// exists only while there is something to do sends them on as the client reads and
+// acknowledges.
 type backlog struct {
 	mu       sync.Mutex
 	messages []packets.Packet
@@ -25,28 +23,13 @@ type backlog struct {
 	draining bool
 }
 
-// postpone takes over a message that the library is about to drop. It runs on
-// the publisher's goroutine and waits for nothing.
-func (s *Server) postpone(cl *mqtt.Client, pk packets.Packet) {
-	p := peerOf(cl)
-	all := s.broker.Topics.Subscribers(pk.TopicName)
-	sub, ok := all.Subscriptions[cl.ID]
-	for _, group := range all.Shared {
-		if shared, in := group[cl.ID]; in && !ok {
-			sub, ok = shared, true
-		}
-	}
-	if p != nil && ok {
-		s.wait(p, addressed(cl, sub, pk))
-	}
-}
-
-// wait puts a message into the backlog.
+// wait puts a message into the backlog. It runs on the publisher's goroutine and
+// waits for nothing itself.
 func (s *Server) wait(p *peer, pk packets.Packet) {
 	b := &p.backlog
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.messages) >= backlogMessages || b.bytes+len(pk.Payload) > backlogBytes {
+	if len(b.messages) >= backlogMessages+s.cfg.Limits.WritesPending || b.bytes+len(pk.Payload) > backlogBytes {
 		s.lost(p, pk, "a client reads too slowly, a message to it is lost")
 		return
 	}
@@ -79,7 +62,7 @@ func (s *Server) drainLocked(p *peer) {
 // acknowledge.
 func (s *Server) sendBacklog(p *peer) {
 	for {
-		pk, ok := p.backlog.pop(p.client.State.Inflight)
+		pk, ok := p.backlog.pop(p)
 		if !ok {
 			return
 		}
@@ -98,10 +81,10 @@ func (b *backlog) busy() bool {
 	return b.draining || len(b.messages) > 0
 }
 
-func (b *backlog) pop(inflight *mqtt.Inflight) (pk packets.Packet, ok bool) {
+func (b *backlog) pop(p *peer) (pk packets.Packet, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.messages) == 0 || inflight.Len() >= replayWindow {
+	if len(b.messages) == 0 || p.client.State.Inflight.Len() >= p.window() {
 		b.draining = false
 		return pk, false
 	}

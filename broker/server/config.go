@@ -58,7 +58,8 @@ type Limits struct {
 	WriteDeadline time.Duration `yaml:"write_deadline"`
 	// WriteBufferBytes may wait to leave before a client's queue waits: 256 KiB.
 	WriteBufferBytes int `yaml:"write_buffer_bytes"`
-	// WritesPending bounds the messages queued for one client: 256.
+	// WritesPending bounds the messages that wait for one client, beside a burst of
+	// 16,384: 256.
 	WritesPending int `yaml:"writes_pending"`
 	// MaxConnections over all listeners: 20,000.
 	MaxConnections int `yaml:"max_connections"`

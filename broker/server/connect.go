@@ -13,15 +13,9 @@ import (
 	"muster/broker/server/users"
 )
 
-const (
-	// longestKeepalive is the most that one and a half times of it, as the
-	// library computes it, still fits its 16 bits.
-	longestKeepalive = 43_690
-	// sessionEnd is how many seconds before its session ends a delayed will that is
-	// to be retained is sent at the latest: the library does not retain one whose
-	// session is gone.
-	sessionEnd = 2
-)
+// longestKeepalive bounds the keep alive of a client that cannot be told a shorter
+// one, in seconds: 12 h and a little.
+const longestKeepalive = 43_690
 
 // strip takes out of a CONNECT what the library handles in a way that hurts:
 // Receive Maximum (it deadlocks or overruns it) and topic aliases (a dropped
@@ -49,7 +43,6 @@ func (s *Server) strip(p *peer, pk packets.Packet) packets.Packet {
 // admit decides about a CONNECT. Anything but CodeSuccess is sent to the client
 // and ends the connection.
 func (s *Server) admit(p *peer, cl *mqtt.Client, pk packets.Packet) packets.Code {
-	p.client = cl
 	if pk.Properties.AuthenticationMethod != "" {
 		return packets.ErrBadAuthenticationMethod
 	}
@@ -76,15 +69,13 @@ func (s *Server) admit(p *peer, cl *mqtt.Client, pk packets.Packet) packets.Code
 		return code
 	}
 	s.limitKeepalive(cl)
-	if !s.opts.keepsClientQuotas() {
-		cl.State.Inflight.ResetSendQuota(0) // 0 means: no Receive Maximum to observe
-	}
+	cl.State.Inflight.ResetSendQuota(0) // 0: the library has no Receive Maximum to observe
 	return s.seat(p)
 }
 
 // admitWill refuses a will where it may not be left: the library checks wills
 // against nothing. A presence will is dropped where headquarters manages
-// presence. None waits beyond its session (MQTT 5, 3.1.3.2.2).
+// presence.
 func (s *Server) admitWill(cl *mqtt.Client, id access.Identity) packets.Code {
 	will := cl.Properties.Will
 	if will.Flag == 0 {
@@ -96,10 +87,6 @@ func (s *Server) admitWill(cl *mqtt.Client, id access.Identity) packets.Code {
 	if s.opts.ManagedPresence && s.rules.OwnPresence(id, will.TopicName) {
 		cl.Properties.Will = mqtt.Will{}
 		return packets.CodeSuccess
-	}
-	if peerOf(cl).willRetain {
-		longest := max(sessionEnd, cl.Properties.Props.SessionExpiryInterval) - sessionEnd
-		cl.Properties.Will.WillDelayInterval = min(will.WillDelayInterval, longest)
 	}
 	return packets.CodeSuccess
 }

@@ -9,16 +9,13 @@ import (
 
 	mqtt "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/packets"
+
+	"muster/broker/server/route"
 )
 
-// spread keeps a message of headquarters if it is to be retained, and sends it to
-// whoever subscribed. It goes past the library's queues: an order has one reader,
-// for whom the library would copy it three times and wake a goroutine. Nothing
-// here waits for a client.
-func (s *Server) spread(pk packets.Packet) error {
-	if code := pk.PublishValidate(0); code != packets.CodeSuccess {
-		return code
-	}
+// spread keeps a message if it is to be retained, and sends it to whoever
+// subscribed.
+func (s *Server) spread(pk packets.Packet) {
 	pk.Created = time.Now().Unix()
 	if pk.Properties.MessageExpiryInterval > 0 {
 		pk.Expiry = pk.Created + int64(pk.Properties.MessageExpiryInterval)
@@ -28,31 +25,33 @@ func (s *Server) spread(pk packets.Packet) error {
 	}
 	atomic.AddInt64(&s.broker.Info.MessagesReceived, 1)
 	atomic.AddInt64(&s.broker.Info.PacketsReceived, 1)
-	found := s.broker.Topics.Subscribers(pk.TopicName)
-	if len(found.Shared) > 0 {
-		found.SelectShared()
-		found.MergeSharedSelected()
-	}
-	for id, sub := range found.Subscriptions {
-		cl, ok := s.broker.Clients.Get(id)
-		if !ok {
+	s.route(pk)
+}
+
+// route sends a message to whoever subscribed. It goes past the library's queues:
+// an order has one reader, for whom the library would copy it three times and wake
+// a goroutine. Nothing here waits for a client.
+func (s *Server) route(pk packets.Packet) {
+	var room [4]route.Reader
+	for _, r := range s.readers.Readers(pk.TopicName, room[:0]) {
+		cl, ok := s.broker.Clients.Get(r.Client)
+		if !ok || r.NoLocal && pk.Origin == r.Client {
 			continue
 		}
-		if panicked, err := recovered(func() error { s.deliver(cl, sub, pk); return nil }); panicked {
-			s.log.Error("sending a message panicked", "error", err, "client_id", id, "topic", pk.TopicName)
+		if panicked, err := recovered(func() error { s.deliver(cl, r, pk); return nil }); panicked {
+			s.log.Error("sending a message panicked", "error", err, "client_id", r.Client, "topic", pk.TopicName)
 		}
 	}
-	return nil
 }
 
 // deliver sends a message to one subscriber, or keeps it until that has room. A
 // client that is away finds it in its session.
-func (s *Server) deliver(cl *mqtt.Client, sub packets.Subscription, pk packets.Packet) {
+func (s *Server) deliver(cl *mqtt.Client, r route.Reader, pk packets.Packet) {
 	p := peerOf(cl)
 	if p == nil || !s.judge.MayRead(p.identity, pk.TopicName) {
 		return
 	}
-	pk = addressed(cl, sub, pk)
+	pk = addressed(cl, r, pk)
 	if !cl.Closed() && !p.ready() {
 		s.wait(p, pk)
 		return
@@ -67,20 +66,28 @@ func (s *Server) deliver(cl *mqtt.Client, sub packets.Subscription, pk packets.P
 
 // ready reports whether a message can be sent now, behind all that were sent
 // before.
-func (p *peer) ready() bool { return !p.backlog.busy() && p.HasRoom() }
+func (p *peer) ready() bool {
+	quota := p.client.Properties.Props.ReceiveMaximum
+	return !p.backlog.busy() && p.HasRoom() && (quota == 0 || p.client.State.Inflight.Len() < int(quota))
+}
+
+// window is how many messages the client may have unacknowledged before those that
+// can wait do.
+func (p *peer) window() int {
+	if quota := p.client.Properties.Props.ReceiveMaximum; quota > 0 {
+		return min(int(quota), replayWindow)
+	}
+	return replayWindow
+}
 
 // addressed is a message as a client's subscription wants it. It shares with the
 // original what is in it.
-func addressed(cl *mqtt.Client, sub packets.Subscription, pk packets.Packet) packets.Packet {
-	pk.FixedHeader.Qos = min(pk.FixedHeader.Qos, sub.Qos)
-	pk.FixedHeader.Retain = pk.FixedHeader.Retain && cl.Properties.ProtocolVersion == 5 && sub.RetainAsPublished
+func addressed(cl *mqtt.Client, r route.Reader, pk packets.Packet) packets.Packet {
+	pk.FixedHeader.Qos = min(pk.FixedHeader.Qos, r.QoS)
+	pk.FixedHeader.Retain = pk.FixedHeader.Retain && cl.Properties.ProtocolVersion == 5 && r.RetainAsPublished
 	pk.FixedHeader.Dup = false
 	pk.PacketID = 0
-	for _, id := range sub.Identifiers {
-		if id > 0 {
-			pk.Properties.SubscriptionIdentifier = append(pk.Properties.SubscriptionIdentifier, id)
-		}
-	}
+	pk.Properties.SubscriptionIdentifier = r.Identifiers
 	return pk
 }
 
@@ -151,6 +158,10 @@ func encode(cl *mqtt.Client, pk packets.Packet, buf *bytes.Buffer) error {
 	if pk.Expiry > 0 {
 		pk.Properties.MessageExpiryInterval = uint32(max(1, pk.Expiry-time.Now().Unix()))
 	}
+	pk.Properties.TopicAlias, pk.Properties.TopicAliasFlag = 0, false
+	if about.TopicAliasMaximum > 0 {
+		alias(cl, &pk)
+	}
 	if err := pk.PublishEncode(buf); err != nil {
 		return err
 	}
@@ -160,10 +171,17 @@ func encode(cl *mqtt.Client, pk packets.Packet, buf *bytes.Buffer) error {
 	return nil
 }
 
+// alias puts a number in the place of a topic that the client knows.
+func alias(cl *mqtt.Client, pk *packets.Packet) {
+	number, known := cl.State.TopicAliases.Outbound.Set(pk.TopicName)
+	if pk.Properties.TopicAlias, pk.Properties.TopicAliasFlag = number, number > 0; number > 0 && known {
+		pk.TopicName = ""
+	}
+}
+
 // acknowledge sends the PUBACK of a message that headquarters took in. The library
 // would note it as in flight, build it, and forget it again.
 func (s *Server) acknowledge(p *peer, id uint16) {
-	id = p.ids.Outbound(packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Puback}, PacketID: id})
 	p.WaitRoom()
 	if n, err := p.Write([]byte{packets.Puback << 4, 2, byte(id >> 8), byte(id)}); err == nil {
 		atomic.AddInt64(&s.broker.Info.BytesSent, int64(n))

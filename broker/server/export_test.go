@@ -57,9 +57,9 @@ type panicHook struct {
 	topic string
 }
 
-func (h *panicHook) Provides(b byte) bool { return b == mqtt.OnPublished }
+func (h *panicHook) Provides(b byte) bool { return b == mqtt.OnPacketProcessed }
 
-func (h *panicHook) OnPublished(_ *mqtt.Client, pk packets.Packet) {
+func (h *panicHook) OnPacketProcessed(_ *mqtt.Client, pk packets.Packet, _ error) {
 	if pk.TopicName == h.topic {
 		panic("the library fails")
 	}
@@ -76,3 +76,6 @@ func (s *Server) PurgeAt(now time.Time) int {
 	}
 	return s.retained.Sweep(now)
 }
+
+// Tick does what is done once a minute.
+func (s *Server) Tick() { (&hook{s: s}).OnSysInfoTick(nil) }

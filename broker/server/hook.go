@@ -1,8 +1,6 @@
 package server
 
 import (
-	"context"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -11,7 +9,6 @@ import (
 	"github.com/mochi-mqtt/server/v2/system"
 
 	"muster/broker/server/access"
-	"muster/broker/server/door"
 )
 
 // hook is how the MQTT library asks us. Its methods run on goroutines of the
@@ -25,10 +22,7 @@ func (h *hook) ID() string { return "muster" }
 
 func (h *hook) Provides(b byte) bool {
 	return slices.Contains([]byte{
-		mqtt.OnPacketRead, mqtt.OnConnect, mqtt.OnConnectAuthenticate, mqtt.OnSessionEstablished,
-		mqtt.OnACLCheck, mqtt.OnPublish, mqtt.OnPacketEncode, mqtt.OnWill, mqtt.OnWillSent,
-		mqtt.OnSubscribe, mqtt.OnSubscribed, mqtt.OnPacketProcessed, mqtt.OnClientExpired, mqtt.OnSysInfoTick,
-		mqtt.OnPublishDropped,
+		mqtt.OnACLCheck, mqtt.OnPublish, mqtt.OnPacketEncode, mqtt.OnClientExpired, mqtt.OnSysInfoTick,
 	}, b)
 }
 
@@ -39,57 +33,6 @@ func (h *hook) safely(what string, f func()) (ok bool) {
 		h.s.log.Error("a broker hook panicked", "hook", what, "error", err)
 	}
 	return !panicked
-}
-
-// OnPacketRead changes packets before the library sees them.
-func (h *hook) OnPacketRead(cl *mqtt.Client, pk packets.Packet) (packets.Packet, error) {
-	p := peerOf(cl)
-	if pk.FixedHeader.Type == packets.Subscribe && tooMany(cl, pk.Filters) {
-		if left, due := h.s.spare.Due(p.identity.Name+" subscriptions", time.Now()); due {
-			h.s.log.Warn("a client wants too many subscriptions and is disconnected",
-				"user", p.identity.Name, "client_id", cl.ID, "most", maxSubscriptions, "left_out", left)
-		}
-		_ = h.s.broker.DisconnectClient(cl, packets.ErrQuotaExceeded) // it is closed either way
-		return pk, packets.ErrRejectPacket
-	}
-	switch pk.FixedHeader.Type {
-	case packets.Connect:
-		pk = h.s.strip(p, pk)
-	case packets.Disconnect:
-		limit := h.s.broker.Options.Capabilities.MaximumSessionExpiryInterval
-		pk.Properties.SessionExpiryInterval = min(pk.Properties.SessionExpiryInterval, limit)
-	case packets.Publish, packets.Subscribe, packets.Unsubscribe, packets.Pubrel:
-		pk.PacketID = p.ids.Inbound(cl.State.Inflight, pk)
-	}
-	return pk, nil
-}
-
-// OnConnect lets a client in or says why not.
-func (h *hook) OnConnect(cl *mqtt.Client, pk packets.Packet) error {
-	code := packets.ErrServerUnavailable
-	h.safely("connect", func() { code = h.s.admit(peerOf(cl), cl, pk) })
-	if code == packets.CodeSuccess {
-		return nil
-	}
-	level := slog.LevelInfo
-	if code == door.ErrLocked || code == errFlapping {
-		level = slog.LevelDebug
-	}
-	h.s.log.Log(context.Background(), level, "refused a client", "client_id", cl.ID, "remote", cl.Net.Remote, "reason", code.Reason)
-	_ = h.s.broker.SendConnack(cl, refusal(cl, code), false, nil) // it is closed either way
-	return code
-}
-
-// OnConnectAuthenticate confirms what OnConnect decided.
-func (h *hook) OnConnectAuthenticate(cl *mqtt.Client, _ packets.Packet) bool {
-	p := peerOf(cl)
-	return p != nil && p.seated && p.identity.Name != ""
-}
-
-// OnSessionEstablished runs after CONNACK was sent.
-func (h *hook) OnSessionEstablished(cl *mqtt.Client, _ packets.Packet) {
-	p := peerOf(cl)
-	h.s.seats.Announce(cl.ID, p.session, func() { h.s.report(p, p.session, true) })
 }
 
 // OnACLCheck judges a publish, a subscription, and each delivery.
@@ -133,7 +76,7 @@ func (h *hook) OnPacketEncode(cl *mqtt.Client, pk packets.Packet) packets.Packet
 			if pk.SessionPresent { // what is in flight is sent next
 				h.s.outsize(p, cl.State.Inflight.GetAll(false)...)
 			}
-		case packets.Puback, packets.Pubrec, packets.Pubcomp, packets.Suback, packets.Unsuback:
+		case packets.Puback, packets.Pubrec, packets.Pubcomp:
 			pk.PacketID = p.ids.Outbound(pk)
 			p.WaitRoom()
 		case packets.Disconnect: // may be written by somebody else's goroutine
@@ -163,69 +106,22 @@ func (s *Server) describe(p *peer, pk packets.Packet) packets.Packet {
 	return pk
 }
 
-// OnWill silences the will of a connection that a newer one replaced: it would
-// say offline of a terminal that is online. An empty topic reaches nobody.
-func (h *hook) OnWill(cl *mqtt.Client, will mqtt.Will) (mqtt.Will, error) {
-	p := peerOf(cl)
-	if p == nil || p.superseded.Load() {
-		return mqtt.Will{}, nil
-	}
-	will.Retain = p.willRetain
-	return will, nil
-}
-
-// OnWillSent keeps a retained will. The expiry that the library put on a delayed
-// one is the end of its delay.
-func (h *hook) OnWillSent(_ *mqtt.Client, pk packets.Packet) {
-	pk.Expiry = 0
-	if pk.FixedHeader.Retain && pk.TopicName != "" {
-		h.safely("will", func() { h.s.keep(pk) })
-	}
-}
-
-// OnSubscribe notes which subscriptions the client has already.
-func (h *hook) OnSubscribe(cl *mqtt.Client, pk packets.Packet) packets.Packet {
-	p := peerOf(cl)
-	p.existed = map[string]bool{}
-	for _, sub := range pk.Filters {
-		_, p.existed[sub.Filter] = cl.State.Subscriptions.Get(sub.Filter)
-	}
-	return pk
-}
-
-// OnSubscribed notes which retained messages a client is to be sent.
-func (h *hook) OnSubscribed(cl *mqtt.Client, pk packets.Packet, codes []byte) {
-	h.safely("subscribed", func() { h.s.subscribed(peerOf(cl), pk, codes) })
-}
-
-// OnPacketProcessed sends what waits for the client: retained messages after
-// the SUBACK, and more as it acknowledges.
-func (h *hook) OnPacketProcessed(cl *mqtt.Client, pk packets.Packet, err error) {
-	p := peerOf(cl)
-	if p == nil || err != nil {
-		return
-	}
-	h.safely("replay", func() { h.s.resume(p) })
-	h.s.drain(p)
-	if pk.FixedHeader.Type == packets.Pingreq || pk.FixedHeader.Type == packets.Subscribe {
-		h.s.keepKnown(cl)
-	}
-}
-
-// OnPublishDropped keeps a message that found the client's queue full.
-func (h *hook) OnPublishDropped(cl *mqtt.Client, pk packets.Packet) {
-	h.safely("postpone", func() { h.s.postpone(cl, pk) })
-}
-
-// OnSysInfoTick frees retained messages that have expired.
+// OnSysInfoTick frees retained messages that have expired, and sends on what the
+// library has just noted about itself.
 func (h *hook) OnSysInfoTick(*system.Info) {
-	h.safely("sweep", func() { h.s.retained.Sweep(time.Now()) })
+	h.safely("sweep", func() {
+		h.s.retained.Sweep(time.Now())
+		for _, pk := range h.s.broker.Topics.Messages(mqtt.SysPrefix + "/#") {
+			h.s.keep(pk)
+			h.s.route(pk)
+		}
+	})
 }
 
-// OnClientExpired removes the subscriptions that the library leaves behind.
+// OnClientExpired removes what the library leaves behind of a session.
 func (h *hook) OnClientExpired(cl *mqtt.Client) {
 	h.safely("expire", func() {
-		h.s.broker.UnsubscribeClient(cl)
+		h.s.unsubscribeAll(peerOf(cl))
 		cl.ClearInflights()
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 
 	"muster/broker/server/credential"
 	"muster/broker/server/door"
@@ -33,7 +32,7 @@ func (s *Server) listen(ctx context.Context, name string, lc ListenerConfig) err
 	opts := guard.Options{
 		Limits: s.connLimits(), Caps: s.caps, TLS: config,
 		Logger: s.log.With("listener", name), Goodbye: s.goodbye,
-		Handle: func(c *guard.Conn, establish func(net.Conn) error) { s.handle(c, secure, establish) },
+		Handle: func(c *guard.Conn) { s.handle(c, name, secure) },
 	}
 	var l listener
 	if name == "ws" {

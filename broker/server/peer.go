@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"runtime/debug"
 	"strconv"
 	"sync/atomic"
@@ -32,12 +31,13 @@ type peer struct {
 	client     *mqtt.Client
 	identity   access.Identity
 	session    string
+	begun      bool // its session is
 	seated     bool // holds its client id in Server.seats
 	superseded atomic.Bool
 	willRetain bool
 	shortened  bool // it asked for a longer session than it gets
 	ids        packetid.Map
-	existed    map[string]bool // filters of the SUBSCRIBE at hand that were subscribed before
+	filters    filters
 	replays    []replay
 	backlog    backlog
 }
@@ -56,23 +56,24 @@ func peerOf(cl *mqtt.Client) *peer {
 
 // handle serves one connection from CONNECT to its end and cleans up after it,
 // whatever the library did.
-func (s *Server) handle(c *guard.Conn, secure *credential.Set, establish func(net.Conn) error) {
+func (s *Server) handle(c *guard.Conn, listener string, secure *credential.Set) {
 	p := &peer{Conn: c, secure: secure, cert: c.Certificate(), session: s.nextSession()}
-	panicked, err := recovered(func() error {
-		if err := c.Await(); err != nil {
-			return err
-		}
-		return establish(p)
-	})
+	panicked, err := recovered(func() error { return s.attend(p, listener) })
+	s.over(p, err, panicked)
+}
+
+// over is what is left to do when nothing is read any more.
+func (s *Server) over(p *peer, err error, panicked bool) {
+	remote := p.RemoteAddr().String()
 	if panicked {
-		s.log.Error("a connection's goroutine panicked", "error", err, "remote", c.RemoteAddr().String())
+		s.log.Error("a connection's goroutine panicked", "error", err, "remote", remote)
 	}
 	_ = p.Close() // never fails
 	if p.seated {
-		s.forget(p, panicked)
+		s.end(p, err, panicked)
 		s.seats.Leave(p.client.ID, func(session string) { s.report(p, session, false) })
 	}
-	cause := c.Cause()
+	cause := p.Cause()
 	if cause == nil {
 		cause = err
 	}
@@ -80,7 +81,7 @@ func (s *Server) handle(c *guard.Conn, secure *credential.Set, establish func(ne
 	if refused := (*guard.Violation)(nil); errors.As(cause, &refused) || errors.Is(cause, guard.ErrSlowReader) {
 		level = slog.LevelInfo // nobody hears of an old client's bad packet otherwise
 	}
-	s.log.Log(context.Background(), level, "connection ended", "user", p.identity.Name, "remote", c.RemoteAddr().String(), "cause", cause)
+	s.log.Log(context.Background(), level, "connection ended", "user", p.identity.Name, "remote", remote, "cause", cause)
 }
 
 func (s *Server) nextSession() string {
@@ -106,42 +107,12 @@ func (s *Server) goodbye(listener string) {
 	}
 }
 
-// forget removes what the library leaves of a session that is over: it skips
-// its own clean-up after a panic and when CONNACK could not be sent.
-func (s *Server) forget(p *peer, panicked bool) {
-	cl := p.client
-	if known, ok := s.broker.Clients.Get(cl.ID); !ok || known != cl {
-		return
-	}
-	if panicked {
-		s.sendWill(p)
-	} else if persistent(cl) {
-		return
-	}
-	s.broker.UnsubscribeClient(cl)
-	cl.ClearInflights()
-	s.broker.Clients.Delete(cl.ID)
-}
-
+// persistent reports whether a session outlives its connection.
 func persistent(cl *mqtt.Client) bool {
 	if cl.Properties.ProtocolVersion == 5 {
 		return cl.Properties.Props.SessionExpiryInterval > 0
 	}
 	return !cl.Properties.Clean
-}
-
-// sendWill publishes the will of a connection that panicked.
-func (s *Server) sendWill(p *peer) {
-	will := p.client.Properties.Will
-	if will.Flag == 0 || p.superseded.Load() {
-		return
-	}
-	err := s.Publish(context.Background(), Outgoing{
-		Topic: will.TopicName, Payload: will.Payload, Retain: p.willRetain, Signature: signatureOf(will.User),
-	})
-	if err != nil {
-		s.log.Error("cannot publish a will", "error", err, "user", p.identity.Name)
-	}
 }
 
 // keepKnown puts a live client back that the library's sweep of expired

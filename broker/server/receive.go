@@ -10,7 +10,10 @@ import (
 func (s *Server) receive(p *peer, pk packets.Packet) (packets.Packet, error) {
 	switch {
 	case s.opts.Intake != nil && s.rules.Consumed(pk.TopicName):
-		return pk, s.takeIn(p, pk)
+		if !s.takeIn(p, pk) {
+			return pk, packets.ErrRejectPacket
+		}
+		return pk, packets.CodeSuccessIgnore
 	case s.opts.ManagedPresence && s.rules.OwnPresence(p.identity, pk.TopicName):
 		return pk, packets.CodeSuccessIgnore
 	}
@@ -20,11 +23,12 @@ func (s *Server) receive(p *peer, pk packets.Packet) (packets.Packet, error) {
 	if pk.FixedHeader.Retain && s.judge.MayRetain(p.identity, pk.TopicName) {
 		s.keep(pk)
 	}
-	return pk, nil
+	s.route(pk)
+	return pk, packets.CodeSuccessIgnore
 }
 
-// takeIn hands a message to headquarters and returns once that has it.
-func (s *Server) takeIn(p *peer, pk packets.Packet) error {
+// takeIn hands a message to headquarters and returns once that has it, or has not.
+func (s *Server) takeIn(p *peer, pk packets.Packet) (taken bool) {
 	panicked, err := recovered(func() error {
 		return s.opts.Intake(s.ctx, Message{
 			Topic: pk.TopicName, Payload: pk.Payload, Retained: pk.FixedHeader.Retain,
@@ -33,20 +37,14 @@ func (s *Server) takeIn(p *peer, pk packets.Packet) error {
 			ClientID:  p.client.ID, User: p.identity.Name, Role: string(p.identity.Role),
 		})
 	})
-	switch {
+	switch left, due := int64(0), false; {
 	case panicked:
 		s.log.Error("intake panicked", "error", err, "user", p.identity.Name)
-		return packets.ErrRejectPacket
 	case err != nil:
-		if left, due := s.spare.Due(p.identity.Name+" intake", time.Now()); due {
+		if left, due = s.spare.Due(p.identity.Name+" intake", time.Now()); due {
 			s.log.Warn("intake did not take a message, it stays unacknowledged",
 				"error", err, "user", p.identity.Name, "topic", pk.TopicName, "left_out", left)
 		}
-		return packets.ErrRejectPacket
 	}
-	if pk.FixedHeader.Qos != 1 {
-		return packets.CodeSuccessIgnore
-	}
-	s.acknowledge(p, pk.PacketID)
-	return packets.ErrRejectPacket // nothing is left for the library to do
+	return err == nil
 }

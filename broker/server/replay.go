@@ -56,22 +56,17 @@ type replay struct {
 	served []string // topics, see Served
 }
 
-// subscribed notes what a SUBSCRIBE that was granted asks for; it is sent after
-// the SUBACK. existed says, filter by filter, whether the client had the
-// subscription before (retain handling 1; MQTT 5, 3.8.3.1).
-func (s *Server) subscribed(p *peer, pk packets.Packet, codes []byte) {
-	for i, sub := range pk.Filters {
-		refused := codes[i] >= packets.ErrUnspecifiedError.Code
-		unwanted := sub.RetainHandling == 2 || (sub.RetainHandling == 1 && p.existed[sub.Filter])
-		if refused || unwanted || mqtt.IsSharedFilter(sub.Filter) {
-			continue
-		}
-		left, served := s.retained.Match(sub.Filter, time.Now()), s.servedTopics(p, sub.Filter)
-		if len(left)+len(served) > 0 {
-			p.replays = append(p.replays, replay{sub: sub, left: left, served: served})
-		}
+// replay notes what a subscription that was granted is to be sent. existed says
+// whether the client had it before (retain handling 1; MQTT 5, 3.8.3.1).
+func (s *Server) replay(p *peer, sub packets.Subscription, existed bool) {
+	unwanted := sub.RetainHandling == 2 || (sub.RetainHandling == 1 && existed)
+	if unwanted || mqtt.IsSharedFilter(sub.Filter) {
+		return
 	}
-	p.existed = nil
+	left, served := s.retained.Match(sub.Filter, time.Now()), s.servedTopics(p, sub.Filter)
+	if len(left)+len(served) > 0 {
+		p.replays = append(p.replays, replay{sub: sub, left: left, served: served})
+	}
 }
 
 // resume sends retained messages until none are left or the client has enough
@@ -80,7 +75,7 @@ func (s *Server) resume(p *peer) {
 	for len(p.replays) > 0 {
 		r := &p.replays[0]
 		for len(r.left) > 0 {
-			if p.client.State.Inflight.Len() >= replayWindow {
+			if p.client.State.Inflight.Len() >= p.window() {
 				return
 			}
 			m := r.left[0]
@@ -94,7 +89,7 @@ func (s *Server) resume(p *peer) {
 			}
 		}
 		for len(r.served) > 0 {
-			if p.client.State.Inflight.Len() >= replayWindow {
+			if p.client.State.Inflight.Len() >= p.window() {
 				return
 			}
 			topic := r.served[0]

@@ -18,10 +18,7 @@ type Served interface {
 
 // Subscribed reports whether any client subscribes to a topic. Whoever subscribes
 // later is sent what Served has by then.
-func (s *Server) Subscribed(topic string) bool {
-	found := s.broker.Topics.Subscribers(topic)
-	return len(found.Subscriptions) > 0 || len(found.Shared) > 0
-}
+func (s *Server) Subscribed(topic string) bool { return s.readers.Any(topic) }
 
 func (s *Server) serves(topic string) bool {
 	return s.opts.Served != nil && s.opts.Served.Serves(topic)

@@ -28,6 +28,7 @@ import (
 	"muster/broker/server/guard"
 	"muster/broker/server/quiet"
 	"muster/broker/server/retain"
+	"muster/broker/server/route"
 	"muster/broker/server/seat"
 	"muster/internal/logs"
 	"muster/internal/trust"
@@ -114,6 +115,8 @@ type Server struct {
 	broker   *mqtt.Server
 	// retained replaces the library's own store, which capabilities turn off.
 	retained retain.Store[extras]
+	readers  route.Table // in place of the library's own too
+	wills    wills
 	spare    logs.Sparing // what is said of what clients cause again and again
 
 	ctx    context.Context // ends when Stop begins
@@ -191,7 +194,7 @@ func New(cfg Config, opts Options) (*Server, error) {
 func capabilities(l Limits) *mqtt.Capabilities {
 	c := mqtt.NewDefaultServerCapabilities()
 	c.MaximumMessageExpiryInterval = 0
-	c.MaximumClientWritesPending = int32(l.WritesPending)
+	c.MaximumClientWritesPending = 1 // nothing goes by the library's queue of a client
 	c.MaximumSessionExpiryInterval = uint32(l.SessionExpiry / time.Second)
 	c.TopicAliasMaximum = 0
 	c.RetainAvailable = 0 // not announced to clients; see package retain
@@ -257,6 +260,7 @@ func (s *Server) Stop(ctx context.Context) error {
 				l.Wait()
 			}
 			s.watcher.Wait()
+			s.wills.stop()
 		}()
 	})
 	select {
@@ -286,7 +290,15 @@ func (s *Server) Publish(ctx context.Context, out Outgoing) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("cannot publish to %s: %w", out.Topic, err)
 	}
-	if _, err := recovered(func() error { return s.spread(out.packet()) }); err != nil {
+	pk := out.packet()
+	_, err := recovered(func() error {
+		if code := pk.PublishValidate(0); code != packets.CodeSuccess {
+			return code
+		}
+		s.spread(pk)
+		return nil
+	})
+	if err != nil {
 		return fmt.Errorf("cannot publish to %s: %w", out.Topic, err)
 	}
 	return nil

@@ -69,12 +69,17 @@ func (c *Conn) Read(p []byte) (int, error) {
 		}
 	}
 	n := copy(p, c.in[c.head:c.head+c.ready])
+	c.advance(n)
+	return n, nil
+}
+
+// advance goes on behind n of the bytes that are ready.
+func (c *Conn) advance(n int) {
 	c.head += n
 	c.ready -= n
 	if c.head == c.tail {
 		c.release()
 	}
-	return n, nil
 }
 
 // release gives up the buffer of a connection that has nothing left to read.

@@ -19,10 +19,8 @@ type Options struct {
 	Caps   *Caps       // shared by all listeners of a broker
 	TLS    *tls.Config // nil for a plain listener
 	Logger *slog.Logger
-	// Handle serves one connection by calling establish with it, or with a
-	// wrapper of it, and returns when the connection is over. It must recover
-	// from whatever establish does.
-	Handle func(c *Conn, establish func(net.Conn) error)
+	// Handle serves one connection, and returns when it is over. It must not panic.
+	Handle func(c *Conn)
 	// Goodbye, when set, tells the clients of a listener that is closing. The
 	// library's own function for that can deadlock with a client that leaves:
 	// it takes its read lock a second time while it holds it.
@@ -66,32 +64,40 @@ func (l *Listener) Protocol() string {
 // Init has nothing to do: the socket is open already.
 func (l *Listener) Init(*slog.Logger) error { return nil }
 
-// Serve accepts until the listener is closed.
-func (l *Listener) Serve(establish listeners.EstablishFn) {
+// Serve accepts until the listener is closed. The library's function is not used.
+func (l *Listener) Serve(listeners.EstablishFn) {
 	for {
 		raw, err := l.accept.Accept()
 		if err != nil {
 			return
 		}
 		l.open.run(raw, func(swap func(io.Closer)) {
-			l.serve(raw, swap, establish)
+			l.serve(raw, swap)
 		})
 	}
 }
 
-func (l *Listener) serve(raw net.Conn, swap func(io.Closer), establish listeners.EstablishFn) {
-	_ = raw.SetDeadline(time.Now().Add(l.opts.Limits.ConnectDeadline)) // fails only when closed
-	base := raw
-	if l.opts.TLS != nil {
-		secure := tls.Server(raw, l.opts.TLS)
-		if err := secure.HandshakeContext(context.Background()); err != nil {
-			l.opts.Logger.Log(context.Background(), handshakeLevel(err), "refused a TLS handshake", "error", err, "remote", raw.RemoteAddr().String())
-			_ = raw.Close()
-			return
-		}
-		base = secure
+// serve must not need much stack below Handle, which waits for as long as the
+// connection lasts.
+func (l *Listener) serve(raw net.Conn, swap func(io.Closer)) {
+	if base := l.handshake(raw); base != nil {
+		serveConn(newConn(base, base), swap, &l.opts)
 	}
-	serveConn(newConn(base, base), swap, l.id, l.opts, establish)
+}
+
+// handshake returns what MQTT is spoken over, nil when there is nothing.
+func (l *Listener) handshake(raw net.Conn) net.Conn {
+	_ = raw.SetDeadline(time.Now().Add(l.opts.Limits.ConnectDeadline)) // fails only when closed
+	if l.opts.TLS == nil {
+		return raw
+	}
+	secure := tls.Server(raw, l.opts.TLS)
+	if err := secure.HandshakeContext(context.Background()); err != nil {
+		l.opts.Logger.Log(context.Background(), handshakeLevel(err), "refused a TLS handshake", "error", err, "remote", raw.RemoteAddr().String())
+		_ = raw.Close()
+		return nil
+	}
+	return secure
 }
 
 // handshakeLevel is louder for a certificate that is not believed than for what
@@ -104,9 +110,9 @@ func handshakeLevel(err error) slog.Level {
 }
 
 // serveConn hands the connection over and sees to it that it is closed.
-func serveConn(c *Conn, swap func(io.Closer), id string, opts Options, establish listeners.EstablishFn) {
+func serveConn(c *Conn, swap func(io.Closer), opts *Options) {
 	swap(c)
-	opts.Handle(c, func(conn net.Conn) error { return establish(id, conn) })
+	opts.Handle(c)
 	_ = c.Close() // never fails
 	<-c.Done()
 }

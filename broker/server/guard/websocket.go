@@ -25,9 +25,6 @@ type WebSocket struct {
 	open   tracker
 	// buffers are what connections share to write with.
 	buffers sync.Pool
-
-	mu        sync.Mutex
-	establish listeners.EstablishFn
 }
 
 // NewWebSocket serves MQTT over WebSocket on an open socket.
@@ -60,11 +57,8 @@ func (l *WebSocket) Protocol() string {
 // Init has nothing to do: the socket is open already.
 func (l *WebSocket) Init(*slog.Logger) error { return nil }
 
-// Serve accepts until the listener is closed.
-func (l *WebSocket) Serve(establish listeners.EstablishFn) {
-	l.mu.Lock()
-	l.establish = establish
-	l.mu.Unlock()
+// Serve accepts until the listener is closed. The library's function is not used.
+func (l *WebSocket) Serve(listeners.EstablishFn) {
 	var base net.Listener = l.accept
 	if l.opts.TLS != nil {
 		base = tls.NewListener(base, l.opts.TLS)
@@ -87,14 +81,11 @@ func (l *WebSocket) upgrade(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // Upgrade has answered with the reason
 	}
-	l.mu.Lock()
-	establish := l.establish
-	l.mu.Unlock()
 	raw := ws.NetConn()
 	_ = raw.SetReadDeadline(deadline) // fails only when closed
 	inner := &wsConn{Conn: raw, ws: ws}
 	l.open.run(raw, func(swap func(io.Closer)) {
-		serveConn(newConn(inner, raw), swap, l.id, l.opts, establish)
+		serveConn(newConn(inner, raw), swap, &l.opts)
 	})
 }
 
