@@ -88,15 +88,13 @@ func obeyed(lines []history.Line, _ Played) (found []checker.Finding, weights ch
 		case l.Role != history.RoleAgent:
 		case l.Act == history.ActGot && protocol.Decode([]byte(l.Payload), protocol.MaxPayloadBytes, &order) == nil && order.Order == protocol.OrderCancel:
 			heard := cancelled[seat{l.Who, order.TaskID}]
+			weights["I9 obeyed"]++
 			if order.Attempt > heard.attempt {
 				heard.attempt, heard.line = order.Attempt, l
 				cancelled[seat{l.Who, order.TaskID}] = heard
 			}
 		case l.Act == history.ActExecuted:
-			heard, was := cancelled[seat{l.Who, l.Task}]
-			if was {
-				weights["I9 obeyed"]++
-			}
+			heard := cancelled[seat{l.Who, l.Task}]
 			if l.Attempt <= heard.attempt && l.AtMs > heard.line.AtMs+atOnce.Milliseconds() {
 				found = append(found, checker.Finding{Rule: checker.Cancelled, Task: l.Task, Attempt: l.Attempt, Line: l.Source,
 					Text: fmt.Sprintf("its terminal started it after it had heard that it is cancelled (%s)", heard.line.Source)})
