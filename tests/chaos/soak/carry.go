@@ -122,8 +122,9 @@ func (c *carrier) got(l history.Line, addr protocol.Address) bool {
 func mono(l history.Line) int64 { return l.MonoUs }
 
 // past leaves out what is said, after a run was over, of that run: it was asked
-// for again, an answer got a receipt once more, a file was looked at. A grant or
-// an execution of it is left in, and there is no task to explain it.
+// for again, an answer got a receipt once more, a file was looked at, its summary was
+// said again. A grant or an execution of it is left in, and there is no task to
+// explain it.
 func (c *carrier) past(lines []history.Line) []history.Line {
 	replies := map[call]said{}
 	for _, l := range lines {
@@ -139,8 +140,12 @@ func (c *carrier) past(lines []history.Line) []history.Line {
 			m := fileOfRun.FindStringSubmatch(l.Name)
 			return m != nil && c.over[m[1]]
 		}
+		if l.Act != history.ActGot {
+			return false
+		}
+		addr, _ := c.topics.Parse(l.Topic)
 		s := about(l)
-		return l.Act == history.ActGot && s.Order == protocol.OrderReceipt && c.done[s.TaskID]
+		return s.Order == protocol.OrderReceipt && c.done[s.TaskID] || addr.Area == protocol.AreaRuns && c.over[addr.Run]
 	})
 }
 

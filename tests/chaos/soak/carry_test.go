@@ -79,3 +79,26 @@ func TestARestoreTakesBackWhatHeadquartersSaidAfterTheBackup(t *testing.T) {
 		t.Errorf("marks that count after the restore: %+v", left)
 	}
 }
+
+// TestWhatWasOverMayBeSaidAgain: its summary and a receipt, and no grant of it.
+func TestWhatWasOverMayBeSaidAgain(t *testing.T) {
+	t.Parallel()
+	topics, err := protocol.NewTopics(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := func(at int64, topic, payload string) history.Line {
+		return history.Line{MonoUs: at, Act: history.ActGot, Topic: topic, Payload: payload}
+	}
+	orders := topics.Terminal("S1", "pos1", protocol.KindOrders)
+	c := &carrier{topics: topics, over: map[string]bool{overRun: true}, done: map[string]bool{"over": true}}
+	left := c.past([]history.Line{
+		got(1, topics.Run(overRun, protocol.RunSummary), "{}"), got(2, topics.Run(overRun, protocol.RunState), "{}"),
+		got(3, orders, `{"order":"receipt","taskId":"over"}`),
+		got(4, topics.Run(openRun, protocol.RunSummary), "{}"), got(5, orders, `{"order":"grant","taskId":"over","attempt":1}`),
+		got(6, orders, `{"order":"receipt","taskId":"open"}`),
+	})
+	if len(left) != 3 || left[0].MonoUs != 4 || left[1].MonoUs != 5 || left[2].MonoUs != 6 {
+		t.Errorf("judged: %+v", left)
+	}
+}
