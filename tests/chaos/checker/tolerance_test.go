@@ -18,7 +18,9 @@ import (
 func TestWhatIsAllowedIsNotFound(t *testing.T) {
 	t.Parallel()
 	all := allowed()
-	maps.Copy(all, alsoAllowed())
+	for _, more := range []map[string]func(*world){alsoAllowed(), allowedReports(), allowedOffers()} {
+		maps.Copy(all, more)
+	}
 	for name, change := range all {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -72,10 +74,6 @@ func allowed() map[string]func(*world) {
 			w.say(29_500, watch, history.Line{Act: history.ActFault, Name: "dispatcher"})
 			w.runOf("R3").ClosedAt = t0 + 30_200
 		},
-		"a connection too short for an offer": func(w *world) {
-			w.say(14_550, agentOf("D"), history.Line{Act: history.ActDisconnected})
-			w.without(func(l history.Line) bool { return strings.HasSuffix(l.Topic, "R3-D") && l.AtMs > t0+14_000 })
-		},
 		"a fault that is not over": func(w *world) {
 			w.say(150_000, watch, history.Line{Act: history.ActFault, Name: "network", On: true})
 			w.e.Store.Revisions = slices.DeleteFunc(w.e.Store.Revisions, func(r checker.Revision) bool { return r.RunID == "R3" })
@@ -99,6 +97,24 @@ func allowed() map[string]func(*world) {
 		"nonsense on the wire": func(w *world) {
 			w.say(1000, agentOf("A"), history.Line{Act: history.ActSent, Topic: "muster/v1/stores/A/terminals/pos1/result", Payload: "{\"taskId\""})
 		},
+		"two moves noted the wrong way round": func(w *world) {
+			w.grantQuietly(9015, "R2-B")
+			w.task("R2-B").Status = task.Cancelled
+		},
+		"too few samples": func(w *world) {
+			n := 0
+			w.without(func(l history.Line) bool {
+				n++
+				return l.Act == history.ActSampled && n%3 > 0
+			})
+			w.samples(func(n int, s *history.Sample) { s.Threads += n * 1000 })
+		},
+	}
+}
+
+// allowedReports are about what is reported, granted and withdrawn.
+func allowedReports() map[string]func(*world) {
+	return map[string]func(*world){
 		"an answer that came as the barrier closed": func(w *world) {
 			w.grant(24_000, "R3-D")
 			w.answer(24_945, "R3-D", `{"marker":"d"}`)
@@ -136,6 +152,16 @@ func allowed() map[string]func(*world) {
 		"a grant that comes again": func(w *world) {
 			w.order(7500, "A", protocol.Order{Order: protocol.OrderGrant, TaskID: "R2-A", Attempt: 1})
 		},
+	}
+}
+
+// allowedOffers are about offers that nobody is owed.
+func allowedOffers() map[string]func(*world) {
+	return map[string]func(*world){
+		"a connection too short for an offer": func(w *world) {
+			w.say(14_550, agentOf("D"), history.Line{Act: history.ActDisconnected})
+			w.without(func(l history.Line) bool { return strings.HasSuffix(l.Topic, "R3-D") && l.AtMs > t0+14_000 })
+		},
 		"an offer that got lost": func(w *world) {
 			w.say(14_600, watch, history.Line{Act: history.ActFault, Name: "terminal lost D/pos1"})
 			w.without(func(l history.Line) bool { return strings.HasSuffix(l.Topic, "R3-D") && l.AtMs > t0+14_000 })
@@ -161,18 +187,6 @@ func allowed() map[string]func(*world) {
 			w.say(13_000, watch, history.Line{Act: history.ActFault, Name: "terminal partition D/pos1", On: true})
 			w.say(26_000, watch, history.Line{Act: history.ActFault, Name: "terminal partition D/pos1"})
 			w.without(func(l history.Line) bool { return strings.HasSuffix(l.Topic, "R3-D") && l.AtMs > t0+14_000 })
-		},
-		"two moves noted the wrong way round": func(w *world) {
-			w.grantQuietly(9015, "R2-B")
-			w.task("R2-B").Status = task.Cancelled
-		},
-		"too few samples": func(w *world) {
-			n := 0
-			w.without(func(l history.Line) bool {
-				n++
-				return l.Act == history.ActSampled && n%3 > 0
-			})
-			w.samples(func(n int, s *history.Sample) { s.Threads += n * 1000 })
 		},
 	}
 }
