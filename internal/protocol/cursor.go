@@ -134,7 +134,7 @@ func (c *Cursor) text() (literal []byte, escaped bool) {
 			escaped = true
 			c.pass()
 			c.pass()
-		case 0:
+		default: // a control character, of a document that is not valid
 			c.pass()
 		}
 	}

@@ -96,7 +96,7 @@ func FuzzDecode(f *testing.F) {
 
 // FuzzCursor walks anything to its end, and a valid document from token to token.
 func FuzzCursor(f *testing.F) {
-	for _, seed := range []string{`{"a" : [1, "\"x", {"b":null}] , "c":{} }`, `[`, `"\`, `{"a"`, `[1,]`, `]`, `::`, "\"\xff"} {
+	for _, seed := range []string{`{"a" : [1, "\"x", {"b":null}] , "c":{} }`, `[`, `"\`, `{"a"`, `[1,]`, `]`, `::`, "\"\xff", "\"1\t]", "\"\x00"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
