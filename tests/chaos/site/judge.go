@@ -87,7 +87,7 @@ func (s *Site) Settled() {
 	s.None("the end of every barrier", `SELECT run_id FROM runs WHERE barrier_closed_at = 0`)
 	last := max(Number(s.t, s.Data(), `SELECT ifnull(max(barrier_closed_at), 0) FROM runs`), s.lastFault())
 	for end := time.UnixMilli(last).Add(s.Config.Limits.Settle); time.Now().Before(end); {
-		time.Sleep(time.Until(end)) // it is the time that is asked for
+		<-time.After(time.Until(end))
 	}
 }
 
