@@ -49,10 +49,10 @@ type Queue struct {
 	wg     sync.WaitGroup
 }
 
-// frame is one message in a lane. make may still have to encode and sign it.
+// frame is one message in a lane. build may still have to encode and sign it.
 type frame struct {
 	topic string
-	make  func() (Outbound, error)
+	build func() (Outbound, error)
 }
 
 // NewQueue returns a queue in front of out that is not yet started; what is
@@ -95,12 +95,12 @@ func (q *Queue) Publish(_ context.Context, out Outbound) error {
 	return q.publishLater(out.Topic, func() (Outbound, error) { return out, nil })
 }
 
-// publishLater is Publish for a message that a worker is to make: what encoding and
+// publishLater is Publish for a message that a worker is to build: what encoding and
 // signing cost, the lanes pay side by side.
-func (q *Queue) publishLater(topic string, make func() (Outbound, error)) error {
+func (q *Queue) publishLater(topic string, build func() (Outbound, error)) error {
 	lane := q.lanes[maphash.String(q.seed, topic)%queueLanes]
 	select {
-	case lane <- frame{topic, make}:
+	case lane <- frame{topic, build}:
 		return nil
 	default:
 	}
@@ -129,7 +129,7 @@ func (q *Queue) hand(ctx context.Context, f frame) {
 	ctx, cancel := context.WithTimeout(ctx, queuePatience)
 	defer cancel()
 	err := q.Ward.Do(quarantine.AlarmStep, "the message on "+f.topic, func() error {
-		out, err := f.make()
+		out, err := f.build()
 		if errors.Is(err, errLost) {
 			return nil
 		}
