@@ -110,12 +110,12 @@ func (b *book) outcomesLate(run Run, of map[string]Task) {
 		return
 	}
 	newest := b.judged(run.RunID, run.Revision)
-	last := b.lastFault()
+	quiet := max(run.ClosedAt, b.lastFault(), b.lastLate(run.RunID)) + ms(b.limits.Settle) // late answers share a revision
 	for _, store := range sorted(of) {
 		t := of[store]
 		a := b.attempts[execution{t.TaskID, t.Attempt}]
 		settledIt := t.SettledAt != 0 && a.Late != 0 && a.ReceivedAt == t.SettledAt && a.EndedAt == t.SettledAt && t.Status != task.Cancelled
-		if !settledIt || b.Store.TakenAt <= max(t.SettledAt, run.ClosedAt, last)+ms(b.limits.Settle) {
+		if !settledIt || b.Store.TakenAt <= quiet {
 			continue
 		}
 		b.weigh("late", 1)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"muster/internal/protocol"
 	"muster/internal/task"
@@ -122,6 +123,18 @@ func allowedReports() map[string]func(*world) {
 			w.runOf("R3").LateCount = 1
 			w.judge(27_000, "R3", 2, protocol.WhyLateResults, map[string]string{"D": "succeeded"})
 			w.runOf("R3").EndedAt = t0 + 27_030
+		},
+		"a late answer that waits for others to share its revision": func(w *world) {
+			w.e.Limits.Settle = 20 * time.Second
+			w.run(50_000, "R4", "", 60_000, "A", "B")
+			w.ask(49_995, protocol.VerbRun, `{"job":"probe"}`, history.OutcomeUnknown, nil)
+			w.judge(60_000, "R4", 1, protocol.WhyBarrier, map[string]string{"A": "timed_out online_never_claimed", "B": "timed_out online_never_claimed"})
+			w.grant(149_000, "R4-A")
+			w.answer(150_000, "R4-A", `{"marker":"a4"}`)
+			w.grant(189_000, "R4-B")
+			w.answer(190_000, "R4-B", `{"marker":"b4"}`)
+			w.attempt("R4-A", 1).Late, w.attempt("R4-B", 1).Late = 1, 1
+			w.runOf("R4").LateCount = 2
 		},
 		"an answer after the barrier that only is recorded": func(w *world) {
 			w.runOf("R3").Policy.Late = "record_only"
