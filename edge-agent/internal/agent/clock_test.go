@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"encoding/json"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,8 +28,9 @@ func TestAClockThatIsSetIsShownAndNotCountedBy(t *testing.T) {
 				sleep(40 * time.Second)
 				return json.RawMessage(`{}`), nil
 			})
-			off := c.at
-			b.cfg.Now = func() time.Time { return time.Now().Add(off) }
+			var off atomic.Int64 // of the clock on the wall
+			off.Store(int64(c.at))
+			b.cfg.Now = func() time.Time { return time.Now().Add(time.Duration(off.Load())) }
 			b.start()
 			defer func() { b.kill() }()
 			b.agent.Up()
@@ -40,11 +42,11 @@ func TestAClockThatIsSetIsShownAndNotCountedBy(t *testing.T) {
 			b.wantClaims("t")
 			b.grant("t", 1)
 			sleep(time.Second)
-			off += c.by
+			off.Add(int64(c.by))
 			sleep(34 * time.Second)
 			if c.by != 0 {
 				if got, want := b.sync(protocol.SyncTask{TaskID: "t", Status: task.Running, Attempt: 1, Mine: true}).ClockMs,
-					max(1, time.Now().Add(off).UnixMilli()); got > want || got < want-34_000 {
+					max(1, b.cfg.Now().UnixMilli()); got > want || got < want-34_000 {
 					t.Errorf("%v: a later hello says %d, the clock %d", c, got, want)
 				}
 			}
