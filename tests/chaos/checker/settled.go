@@ -52,7 +52,7 @@ func (b *book) ends(run Run, newest Revision, last int64) {
 		}
 		over = max(over, t.SettledAt)
 	}
-	if open > 0 || newest.PublishedAt == 0 {
+	if open > 0 || newest.Revision < run.Revision || newest.PublishedAt == 0 {
 		over = run.MakeupUntil
 	}
 	if b.Store.TakenAt <= max(min(over, run.MakeupUntil), last)+ms(b.limits.Settle) {

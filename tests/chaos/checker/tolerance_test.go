@@ -154,6 +154,7 @@ func allowedReports() map[string]func(*world) {
 			w.e.Store.Revisions = append(w.e.Store.Revisions, again)
 			w.passed = "R3"
 		},
+		"a run whose newest revision is not out yet": func(w *world) { w.runOf("R1").Revision, w.runOf("R1").EndedAt = 3, 0 },
 		"a make-up window that has just ended": func(w *world) { w.runOf("R3").MakeupUntil = t0 + 150_000 },
 		"a cancel that finds nothing left": func(w *world) {
 			none := 0
