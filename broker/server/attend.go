@@ -164,9 +164,7 @@ func (s *Server) inherit(cl *mqtt.Client, clean bool) (present bool) {
 		cl.State.Inflight = old.State.Inflight.Clone()
 		cl.State.Inflight.ResetReceiveQuota(int32(s.broker.Options.Capabilities.ReceiveMaximum))
 	}
-	for _, filter := range peerOf(old).filters.take() { // known by the client's id
-		peerOf(cl).filters.add(filter)
-	}
+	peerOf(cl).filters.add(peerOf(old).filters.take()...) // the index has them by the client's id
 	return true
 }
 

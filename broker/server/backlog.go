@@ -30,7 +30,7 @@ func (s *Server) wait(p *peer, pk packets.Packet) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.messages) >= backlogMessages+s.cfg.Limits.WritesPending || b.bytes+len(pk.Payload) > backlogBytes {
-		s.lost(p, pk, "a client reads too slowly, a message to it is lost")
+		s.lost(p, pk, "the reader is too slow")
 		return
 	}
 	b.messages = append(b.messages, pk)

@@ -52,13 +52,16 @@ func (s *Server) deliver(cl *mqtt.Client, r route.Reader, pk packets.Packet) {
 		return
 	}
 	pk = addressed(cl, r, pk)
-	if !cl.Closed() && !p.ready() {
+	switch over := cl.Closed(); {
+	case over && !persistent(cl):
+		return
+	case !over && !p.ready():
 		s.wait(p, pk)
 		return
 	}
 	if cl.State.Inflight.Len() >= int(s.broker.Options.Capabilities.MaximumInflight) {
 		atomic.AddInt64(&s.broker.Info.InflightDropped, 1)
-		s.lost(p, pk, "a client acknowledges nothing, a message to it is lost")
+		s.lost(p, pk, "the reader acknowledges nothing")
 		return
 	}
 	_ = s.send(p, pk) // it is over, then
@@ -159,7 +162,7 @@ func encode(cl *mqtt.Client, pk packets.Packet, buf *bytes.Buffer) error {
 		pk.Properties.MessageExpiryInterval = uint32(max(1, pk.Expiry-time.Now().Unix()))
 	}
 	pk.Properties.TopicAlias, pk.Properties.TopicAliasFlag = 0, false
-	if about.TopicAliasMaximum > 0 {
+	if about.TopicAliasMaximum > 0 && about.MaximumPacketSize == 0 { // what is not sent teaches no alias
 		alias(cl, &pk)
 	}
 	if err := pk.PublishEncode(buf); err != nil {
@@ -171,7 +174,8 @@ func encode(cl *mqtt.Client, pk packets.Packet, buf *bytes.Buffer) error {
 	return nil
 }
 
-// alias puts a number in the place of a topic that the client knows.
+// alias puts a number in the place of a topic that the client knows. Only under
+// Options.Interop does a client get as far.
 func alias(cl *mqtt.Client, pk *packets.Packet) {
 	number, known := cl.State.TopicAliases.Outbound.Set(pk.TopicName)
 	if pk.Properties.TopicAlias, pk.Properties.TopicAliasFlag = number, number > 0; number > 0 && known {
@@ -189,13 +193,13 @@ func (s *Server) acknowledge(p *peer, id uint16) {
 	}
 }
 
-// outsize drops what is in flight to a client and larger than it takes. The
-// library keeps such a message for ever, and ends a resumed session over it.
-func (s *Server) outsize(p *peer, all ...packets.Packet) {
+// outsize drops what is in flight to a client and larger than it takes: the library
+// would end a resumed session over it.
+func (s *Server) outsize(p *peer) {
 	if p.client.Properties.Props.MaximumPacketSize == 0 {
 		return
 	}
-	for _, pk := range all {
+	for _, pk := range p.client.State.Inflight.GetAll(false) {
 		if pk.FixedHeader.Type == packets.Publish && errors.Is(encode(p.client, pk, new(bytes.Buffer)), packets.ErrPacketTooLarge) {
 			s.tooLarge(p, pk)
 		}
@@ -207,12 +211,14 @@ func (s *Server) tooLarge(p *peer, pk packets.Packet) {
 		atomic.AddInt64(&s.broker.Info.Inflight, -1)
 		p.client.State.Inflight.IncreaseSendQuota()
 	}
-	s.lost(p, pk, "a message is larger than its reader takes (Maximum Packet Size) and is not sent to it")
+	s.lost(p, pk, "the message is larger than its reader takes (Maximum Packet Size)")
 }
 
-// lost says, once a minute of each client, that messages do not reach it.
+// lost says, once a minute of each client and reason, that messages do not reach
+// it.
 func (s *Server) lost(p *peer, pk packets.Packet, why string) {
 	if left, due := s.spare.Due(p.identity.Name+" "+why, time.Now()); due {
-		s.log.Warn(why, "user", p.identity.Name, "client_id", p.client.ID, "topic", pk.TopicName, "bytes", len(pk.Payload), "left_out", left)
+		s.log.Warn("a message does not reach its reader", "why", why, "user", p.identity.Name, "client_id", p.client.ID,
+			"topic", pk.TopicName, "bytes", len(pk.Payload), "left_out", left)
 	}
 }

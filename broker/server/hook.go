@@ -74,15 +74,12 @@ func (h *hook) OnPacketEncode(cl *mqtt.Client, pk packets.Packet) packets.Packet
 		case packets.Connack:
 			pk = h.s.describe(p, pk)
 			if pk.SessionPresent { // what is in flight is sent next
-				h.s.outsize(p, cl.State.Inflight.GetAll(false)...)
+				h.s.outsize(p)
 			}
 		case packets.Puback, packets.Pubrec, packets.Pubcomp:
 			pk.PacketID = p.ids.Outbound(pk)
 			p.WaitRoom()
 		case packets.Disconnect: // may be written by somebody else's goroutine
-		case packets.Publish:
-			h.s.outsize(p, pk)
-			p.WaitRoom()
 		default:
 			p.WaitRoom()
 		}

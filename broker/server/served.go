@@ -41,8 +41,9 @@ func (s *Server) serve(p *peer, r *replay, topic string) error {
 	out, there, err := s.opts.Served.Message(s.ctx, topic)
 	if err != nil {
 		s.log.Warn("a subscriber is not sent what is retained", "user", p.identity.Name, "topic", topic, "error", err)
+		there = false
 	}
-	if err != nil || !there {
+	if !there {
 		return nil
 	}
 	return s.repeat(p, r.sub, asRetained(out))

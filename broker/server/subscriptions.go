@@ -21,7 +21,7 @@ const maxSubscriptions = 1_024
 // subscribe does what a SUBSCRIBE asks for. What is retained is sent after the
 // SUBACK.
 func (s *Server) subscribe(p *peer, pk packets.Packet) error {
-	if p.wantsTooMany(pk.Filters) {
+	if s.tooMany(p, pk.Filters) {
 		if left, due := s.spare.Due(p.identity.Name+" subscriptions", time.Now()); due {
 			s.log.Warn("a client wants too many subscriptions and is disconnected",
 				"user", p.identity.Name, "client_id", p.client.ID, "most", maxSubscriptions, "left_out", left)
@@ -60,17 +60,19 @@ func (s *Server) grant(p *peer, sub packets.Subscription) (code byte, existed bo
 	added := s.readers.Set(sub.Filter, p.client.ID, route.Options{
 		Identifier: sub.Identifier, QoS: sub.Qos, NoLocal: sub.NoLocal, RetainAsPublished: sub.RetainAsPublished,
 	})
-	p.filters.add(sub.Filter)
+	if added {
+		p.filters.add(strings.Clone(sub.Filter)) // not the packet that it came in
+	}
 	s.countSubscriptions()
 	return sub.Qos, !added
 }
 
-// wantsTooMany reports whether a SUBSCRIBE takes a client over the bound. A filter
-// that it holds already counts once.
-func (p *peer) wantsTooMany(asked packets.Subscriptions) bool {
+// tooMany reports whether a SUBSCRIBE takes a client over the bound. A filter that
+// it holds already counts once.
+func (s *Server) tooMany(p *peer, asked packets.Subscriptions) bool {
 	total := p.filters.len()
 	for _, sub := range asked {
-		if !p.filters.has(sub.Filter) {
+		if !s.readers.Has(sub.Filter, p.client.ID) {
 			total++
 		}
 	}
@@ -90,18 +92,10 @@ func (f *filters) len() int {
 	return len(f.held)
 }
 
-func (f *filters) has(filter string) bool {
+func (f *filters) add(filters ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Contains(f.held, filter)
-}
-
-func (f *filters) add(filter string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !slices.Contains(f.held, filter) {
-		f.held = append(f.held, strings.Clone(filter)) // not the packet that it came in
-	}
+	f.held = append(f.held, filters...)
 }
 
 func (f *filters) remove(filter string) {
@@ -126,8 +120,8 @@ func (s *Server) unsubscribe(p *peer, pk packets.Packet) error {
 		code := packets.CodeNoSubscriptionExisted.Code
 		if s.readers.Remove(sub.Filter, p.client.ID) {
 			code = packets.CodeSuccess.Code
+			p.filters.remove(sub.Filter)
 		}
-		p.filters.remove(sub.Filter)
 		ack.ReasonCodes = append(ack.ReasonCodes, code)
 	}
 	s.countSubscriptions()

@@ -10,9 +10,12 @@ import (
 // wills are those that wait for their delay. Safe for concurrent use.
 type wills struct {
 	mu      sync.Mutex
-	byID    map[string]*time.Timer
+	byID    map[string]*delayed
 	stopped bool
 }
+
+// delayed is one will that waits.
+type delayed struct{ timer *time.Timer }
 
 // later calls send after a delay, unless the client comes back before.
 func (w *wills) later(id string, delay time.Duration, send func()) {
@@ -22,10 +25,10 @@ func (w *wills) later(id string, delay time.Duration, send func()) {
 		return
 	}
 	if w.byID == nil {
-		w.byID = map[string]*time.Timer{}
+		w.byID = map[string]*delayed{}
 	}
-	var mine *time.Timer
-	mine = time.AfterFunc(delay, func() {
+	mine := &delayed{}
+	mine.timer = time.AfterFunc(delay, func() {
 		if w.take(id, mine) {
 			send()
 		}
@@ -33,11 +36,11 @@ func (w *wills) later(id string, delay time.Duration, send func()) {
 	w.byID[id] = mine
 }
 
-// take reports whether a timer is still wanted, and forgets it.
-func (w *wills) take(id string, timer *time.Timer) bool {
+// take reports whether a will is still wanted, and forgets it.
+func (w *wills) take(id string, d *delayed) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.byID[id] != timer {
+	if w.byID[id] != d {
 		return false
 	}
 	delete(w.byID, id)
@@ -48,8 +51,8 @@ func (w *wills) take(id string, timer *time.Timer) bool {
 func (w *wills) drop(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if timer := w.byID[id]; timer != nil {
-		timer.Stop()
+	if d := w.byID[id]; d != nil {
+		d.timer.Stop()
 		delete(w.byID, id)
 	}
 }
@@ -59,8 +62,8 @@ func (w *wills) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stopped = true
-	for _, timer := range w.byID {
-		timer.Stop()
+	for _, d := range w.byID {
+		d.timer.Stop()
 	}
 	w.byID = nil
 }

@@ -23,7 +23,14 @@ const (
 )
 
 // buffers hold what came to a connection until it is read. An idle one has none.
-var buffers = sync.Pool{New: func() any { return new([keepBuffer]byte) }}
+var buffers sync.Pool
+
+func takeBuffer() *[keepBuffer]byte {
+	if buf, ok := buffers.Get().(*[keepBuffer]byte); ok {
+		return buf
+	}
+	return new([keepBuffer]byte)
+}
 
 // Limits bound one connection. All of them must be positive.
 type Limits struct {

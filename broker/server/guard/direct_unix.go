@@ -80,7 +80,7 @@ func (d *direct) first() (buf []byte, n int, err error) {
 }
 
 func (d *direct) tryRead(fd uintptr) bool {
-	buf := buffers.Get().(*[keepBuffer]byte)
+	buf := takeBuffer()
 	d.read.n, d.read.err = once(syscall.Read, fd, buf[:])
 	if d.read.err == syscall.EAGAIN { //nolint:errorlint // as above
 		buffers.Put(buf)

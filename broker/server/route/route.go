@@ -107,6 +107,23 @@ func (n *node) remove(filter string, w who) (removed bool) {
 	return removed
 }
 
+// Has reports whether a client holds a subscription.
+func (t *Table) Has(filter, client string) bool {
+	group, rest := Share(filter)
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	at := &t.root
+	for more, ok := true, false; more; {
+		var level string
+		level, rest, more = strings.Cut(rest, "/")
+		if at, ok = at.children.get(level); !ok {
+			return false
+		}
+	}
+	_, held := at.readers.get(who{client, group})
+	return held
+}
+
 // Len is how many subscriptions there are.
 func (t *Table) Len() int {
 	t.mu.RLock()
@@ -115,11 +132,11 @@ func (t *Table) Len() int {
 }
 
 // Any reports whether anybody subscribed to a topic.
-func (t *Table) Any(topic string) (any bool) {
+func (t *Table) Any(topic string) (found bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	t.root.match(topic, hidden(topic), func(n *node) { any = any || n.readers.len() > 0 })
-	return any
+	t.root.match(topic, hidden(topic), func(n *node) { found = found || n.readers.len() > 0 })
+	return found
 }
 
 // Readers appends those who are to be sent a message on a topic. Of each group

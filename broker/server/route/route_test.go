@@ -36,6 +36,9 @@ func TestReaders(t *testing.T) {
 		if !table.Set(c.filter, "x", route.Options{}) || table.Set(c.filter, "x", route.Options{}) || table.Len() != 1 {
 			t.Errorf("%s: is not one subscription", c.filter)
 		}
+		if !table.Has(c.filter, "x") || table.Has(c.filter, "y") || table.Has(c.filter+"/z", "x") {
+			t.Errorf("%s: is not what is held", c.filter)
+		}
 		if got := len(table.Readers(c.topic, nil)) == 1; got != c.want || table.Any(c.topic) != c.want {
 			t.Errorf("%s for %s: %v", c.filter, c.topic, got)
 		}
