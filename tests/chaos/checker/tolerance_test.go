@@ -155,7 +155,7 @@ func allowedReports() map[string]func(*world) {
 			w.passed = "R3"
 		},
 		"a run whose newest revision is not out yet": func(w *world) { w.runOf("R1").Revision, w.runOf("R1").EndedAt = 3, 0 },
-		"a make-up window that has just ended": func(w *world) { w.runOf("R3").MakeupUntil = t0 + 150_000 },
+		"a make-up window that has just ended":       func(w *world) { w.runOf("R3").MakeupUntil = t0 + 150_000 },
 		"a cancel that finds nothing left": func(w *world) {
 			none := 0
 			w.ask(9500, protocol.VerbCancel, `{"runId":"R2"}`, history.OutcomeOK, protocol.Reply{OK: true, Status: "accepted", RunID: "R2", Cancelled: &none})
