@@ -149,7 +149,7 @@ func (f figure) brief() string {
 }
 
 // longest bounds one measurement; a peer that takes longer has failed.
-const longest = 5 * time.Minute
+const longest = 8 * time.Minute
 
 func (o *Bench) once(ctx context.Context, rep int, s step) figure {
 	ctx, cancel := context.WithTimeout(ctx, longest)
