@@ -19,7 +19,7 @@ import (
 func TestTwelveHundredTasksOfAnOfflineStoreAreAllDoneOnce(t *testing.T) {
 	t.Parallel()
 	tasks := full(1200, 150)
-	admitted := limits{running: 3, rate: float64(full(30, 15)), burst: 5} // less than three shells can do
+	admitted := limits{running: 3, rate: float64(full(20, 15)), burst: 5} // less than three shells can do
 	h := newHouse(t, admitted, []string{"AWAY"})
 	h.serve()
 	for range tasks {

@@ -46,7 +46,7 @@ func TestABrokerMayForgetEverything(t *testing.T) {
 			f.Open("D")
 			f.Agent("D")
 			f.Executed("D", 1)
-			f.offered("A", "B", "C", "D")
+			f.Offered("A", "B", "C", "D")
 			f.Open("B")
 			f.allSucceed()
 			f.judgeAll(nil)
@@ -118,12 +118,4 @@ func (f *forgetful) forget(away time.Duration) {
 	programs.Seldom(f.t, "the open offer from a broker that had forgotten it", func() bool {
 		return f.seen("B", history.ActConnected, "") > had && f.reoffered("B")
 	})
-}
-
-// offered waits until the stores' connections have lasted as long as the judge
-// wants them to, before it says that an offer was missing.
-func (f *forgetful) offered(stores ...string) {
-	f.t.Helper()
-	f.connected(stores...)
-	play(f.Config.Limits.Reoffer, nil)
 }

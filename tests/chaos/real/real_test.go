@@ -72,6 +72,7 @@ func TestRealHistoryWithKillsPasses(t *testing.T) {
 	s.Ask(person, protocol.VerbCancel, fmt.Sprintf(`{"runId":%q}`, gone.RunID))
 	s.Revision(gone.RunID, 1)
 	stop()
+	s.Offered("E")
 	judgeReal(t, s, eye, early)
 }
 

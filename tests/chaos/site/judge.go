@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"time"
 
 	"muster/tests/chaos/checker"
@@ -86,9 +87,7 @@ func (s *Site) Settled() {
 	s.t.Helper()
 	s.None("the end of every barrier", `SELECT run_id FROM runs WHERE barrier_closed_at = 0`)
 	last := max(Number(s.t, s.Data(), `SELECT ifnull(max(barrier_closed_at), 0) FROM runs`), s.lastFault())
-	for end := time.UnixMilli(last).Add(s.Config.Limits.Settle); time.Now().Before(end); {
-		<-time.After(time.Until(end))
-	}
+	s.passed(last, s.Config.Limits.Settle)
 }
 
 // lastFault is when the last fault of the histories ended, epoch milliseconds. All
@@ -116,6 +115,30 @@ func (s *Site) lastFault() (at int64) {
 		}
 	}
 	return at
+}
+
+// Offered waits until the newest subscription of each store has lasted for as long as
+// the judge wants one to, before it says that an offer was missing.
+func (s *Site) Offered(stores ...string) {
+	s.t.Helper()
+	h, err := history.Read(s.History())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var last int64
+	for _, l := range h.Lines {
+		if l.Act == history.ActSubscribed && slices.Contains(stores, l.Store) {
+			last = l.AtMs
+		}
+	}
+	s.passed(last, s.Config.Limits.Reoffer)
+}
+
+// passed waits until some time has passed since a moment, epoch milliseconds.
+func (s *Site) passed(since int64, d time.Duration) {
+	for end := time.UnixMilli(since).Add(d); time.Now().Before(end); {
+		<-time.After(time.Until(end))
+	}
 }
 
 // Revised waits until each run's newest revision is published and has seen every
