@@ -37,7 +37,7 @@ func (d *desk) claimed(run string, stores int) (n int) {
 // TestWhoIsGrantedIsNotNotedBefore: the grant says it, and a note is a write more.
 func TestWhoIsGrantedIsNotNotedBefore(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		const stores = 1300 // more than two rounds
+		const stores = 600 // more than a round
 		d := open(t, "", limits{running: 5000, burst: 1})
 		d.Create("r", stores, steptest.Policy())
 		gathered(t, d, "r", stores)
@@ -56,25 +56,25 @@ func TestWhoLacksASlotOrTokenIsNotedWithinTheRound(t *testing.T) {
 	for name, c := range map[string]struct {
 		limits
 		job.Policy
+		stores int
 	}{
-		"a slot":              {limits: limits{running: 2, burst: 1}, Policy: steptest.Policy()},
-		"a token":             {limits: limits{running: 5000, burst: 2, perSecond: 0.001}, Policy: steptest.Policy()},
-		"a slot of its run":   {limits: wide(), Policy: policyWith(func(p *job.Policy) { p.MaxRunning = 1 })},
-		"a token of its run ": {limits: wide(), Policy: policyWith(func(p *job.Policy) { p.GrantRate, p.GrantBurst = 0.001, 1 })},
+		"a slot":             {limits{running: 2, burst: 1}, steptest.Policy(), 600}, // more than are noted side by side
+		"a token":            {limits{running: 100, burst: 2, perSecond: 0.001}, steptest.Policy(), 20},
+		"a slot of its run":  {wide(), policyWith(func(p *job.Policy) { p.MaxRunning = 1 }), 20},
+		"a token of its run": {wide(), policyWith(func(p *job.Policy) { p.GrantRate, p.GrantBurst = 0.001, 1 }), 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				const stores = 700 // more than are noted side by side
 				d := open(t, "", c.limits)
-				d.Create("r", stores, c.Policy)
+				d.Create("r", c.stores, c.Policy)
 				began := time.Now()
-				gathered(t, d, "r", stores)
+				gathered(t, d, "r", c.stores)
 				synctest.Wait()
-				if took := time.Since(began); took != 0 || d.Waiting("r") != stores-1 {
+				if took := time.Since(began); took != 0 || d.Waiting("r") != c.stores-1 {
 					t.Fatalf("%d wait after %v", d.Waiting("r"), took)
 				}
-				if n := d.claimed("r", stores); n != stores || d.tasks.notes.Load() != stores-1 {
-					t.Errorf("%d of %d count as claimed, after %d notes", n, stores, d.tasks.notes.Load())
+				if n := d.claimed("r", c.stores); n != c.stores || d.tasks.notes.Load() != int64(c.stores)-1 {
+					t.Errorf("%d of %d count as claimed, after %d notes", n, c.stores, d.tasks.notes.Load())
 				}
 			})
 		})
