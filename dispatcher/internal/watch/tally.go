@@ -106,12 +106,12 @@ func (w *Watch) count(ctx context.Context, runID string, t *tally) error {
 		t.followed, agreed = false, true
 	}
 	t.unsure, t.odd = !agreed, !agreed
-	share := time.Duration(countedShare)
+	share := countedShare
 	if t.followed {
 		share = followedShare
 	}
 	now := time.Now()
-	t.due = now.Add(share * now.Sub(began))
+	t.due = now.Add(now.Sub(began) * time.Duration(share))
 	return nil
 }
 
