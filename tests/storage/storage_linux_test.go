@@ -18,6 +18,7 @@ import (
 var bin string
 
 func TestMain(m *testing.M) {
+	programs.SideBySide(4)
 	os.Exit(programs.BuildAndRun(m, func(folder string) { bin = folder }))
 }
 

@@ -22,6 +22,7 @@ import (
 var bin string
 
 func TestMain(m *testing.M) {
+	programs.SideBySide(6)
 	os.Exit(programs.BuildAndRun(m, func(folder string) { bin = folder }))
 }
 

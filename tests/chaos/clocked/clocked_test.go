@@ -24,6 +24,7 @@ import (
 var bin string
 
 func TestMain(m *testing.M) {
+	programs.SideBySide(4)
 	os.Exit(programs.BuildAndRun(m, func(folder string) { bin = folder },
 		programs.Programs{Packages: []string{"muster/tests/chaos/clocked/headquarters", "muster/tests/chaos/clocked/terminal"}}))
 }
