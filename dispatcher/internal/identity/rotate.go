@@ -135,8 +135,11 @@ func (id *Identity) replace(keys []trust.Key, made []Rotated, now time.Time) err
 var ownKey = regexp.MustCompile(`^[0-9a-f]{16}\.key$`)
 
 // deleteStrays removes the keys that the list does not name: those whose time
-// is over, and one whose rotation a crash cut short.
+// is over, and one whose rotation a crash cut short, written or half written.
 func (id *Identity) deleteStrays() error {
+	if err := trust.RemoveUnfinished(id.path(FolderSigning)); err != nil {
+		return err
+	}
 	keys := id.Keys().Keys
 	files, err := os.ReadDir(id.path(FolderSigning))
 	if err != nil {

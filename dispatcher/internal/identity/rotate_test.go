@@ -188,3 +188,23 @@ func rotate(id *identity.Identity, overlap time.Duration, now time.Time) error {
 	_, err := id.Replace(identity.Rotation{Overlap: overlap}, now)
 	return err
 }
+
+// A crash in the middle of a rotation may leave a private key under a name of its own.
+func TestPruneRemovesAKeyThatWasHalfWritten(t *testing.T) {
+	folder := create(t)
+	id := open(t, folder, start)
+	half := filepath.Join(folder, identity.FolderSigning, ".0123456789abcdef.key.1234567890")
+	if err := os.WriteFile(half, []byte("half a key"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(half, old, old); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := id.Prune(start); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(half); !os.IsNotExist(err) {
+		t.Errorf("it is still there: %v", err)
+	}
+}
