@@ -32,8 +32,9 @@ type desk struct {
 	*intake.Intake
 	t      testing.TB
 	leases *leases
-	off    atomic.Int64 // how far headquarters' time stepped
-	told   bool         // each change is told before its commit is answered
+	hears  atomic.Pointer[intake.Intake] // of changes
+	off    atomic.Int64                  // how far headquarters' time stepped
+	told   bool                          // each change is told before its commit is answered
 }
 
 // Settle is the store's.
@@ -96,7 +97,7 @@ func registry(t testing.TB) *job.Registry {
 func open(t testing.TB, l limits) *desk {
 	t.Helper()
 	d := &desk{t: t, leases: &leases{}}
-	d.Bench = steptest.New(t, func(changes []store.Change) { d.Changed(changes) })
+	d.Bench = steptest.New(t, func(changes []store.Change) { d.hears.Load().Changed(changes) })
 	d.start(l)
 	return d
 }
@@ -106,6 +107,7 @@ func (d *desk) start(l limits) {
 	d.t.Helper()
 	d.Intake = intake.New(intake.Config{Tasks: d.Store, Attempts: d, Jobs: registry(d.t), Leases: d.leases,
 		Orders: d.Sender, Now: d.now, Logger: d.Logger, InFlight: l.inFlight, BytesPerSecond: l.perSecond, BurstBytes: l.burst})
+	d.hears.Store(d.Intake)
 	if err := d.Start(d.t.Context()); err != nil {
 		d.t.Fatal(err)
 	}
