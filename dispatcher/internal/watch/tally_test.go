@@ -19,13 +19,13 @@ import (
 type slowRuns struct {
 	*store.Store
 	counts atomic.Int64
-	before func() // each count
+	before atomic.Pointer[func()] // each count
 }
 
 func (s *slowRuns) CountTasks(ctx context.Context, runID string) (map[task.Status]int, int, error) {
 	s.counts.Add(1)
-	if s.before != nil {
-		s.before()
+	if before := s.before.Load(); before != nil {
+		(*before)()
 	}
 	time.Sleep(100 * time.Millisecond)
 	return s.Store.CountTasks(ctx, runID)
@@ -37,11 +37,11 @@ func slow(t *testing.T, feed func(*desk, []store.Change)) (*desk, *slowRuns) {
 	t.Helper()
 	d := &desk{}
 	if feed == nil {
-		feed = func(d *desk, changes []store.Change) { d.Watch.Changed(changes) }
+		feed = func(d *desk, changes []store.Change) { d.hears.Load().Changed(changes) }
 	}
 	d.Bench = steptest.New(t, func(changes []store.Change) { feed(d, changes) })
 	runs := &slowRuns{Store: d.Store}
-	d.Watch = watch.New(runs, d.Sender, func(string) int { return 7 }, nil, d.Logger)
+	d.use(watch.New(runs, d.Sender, func(string) int { return 7 }, nil, d.Logger))
 	if err := d.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -122,19 +122,20 @@ func TestAMoveDuringACountIsNotSaidTwice(t *testing.T) {
 			if restarted {
 				time.Sleep(2 * time.Second)
 				d.Stop()
-				d.Watch = watch.New(runs, d.Sender, func(string) int { return 7 }, nil, d.Logger)
+				d.use(watch.New(runs, d.Sender, func(string) int { return 7 }, nil, d.Logger))
 				if err := d.Start(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
 			defer d.Stop()
 			next := 0
-			runs.before = func() {
+			before := func() {
 				if next < 5 {
 					cancel(t, d, next)
 					next++
 				}
 			}
+			runs.before.Store(&before)
 			for i := 10; i < stores; i++ {
 				cancel(t, d, i)
 				time.Sleep(700 * time.Millisecond)
@@ -176,7 +177,7 @@ func TestMovesThatWereNotToldAreFoundByCounting(t *testing.T) {
 	for name, feed := range map[string]func(*desk, []store.Change){
 		"forgotten": func(*desk, []store.Change) {},
 		"dropped": func(d *desk, changes []store.Change) {
-			d.Watch.Changed(append(changes[:len(changes):len(changes)], flood...))
+			d.hears.Load().Changed(append(changes[:len(changes):len(changes)], flood...))
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -185,7 +186,7 @@ func TestMovesThatWereNotToldAreFoundByCounting(t *testing.T) {
 				if lossy.Load() {
 					feed(d, changes)
 				} else {
-					d.Watch.Changed(changes)
+					d.hears.Load().Changed(changes)
 				}
 			})
 			defer d.Stop()

@@ -3,6 +3,7 @@ package watch_test
 import (
 	"encoding/json"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,13 +23,20 @@ const stateKept = 7 * 24 * time.Hour
 type desk struct {
 	*steptest.Bench
 	*watch.Watch
+	hears atomic.Pointer[watch.Watch] // what the store tells
+}
+
+// use lets w take the place of the watch, as after a restart.
+func (d *desk) use(w *watch.Watch) {
+	d.Watch = w
+	d.hears.Store(w)
 }
 
 func open(t *testing.T) *desk {
 	t.Helper()
 	d := &desk{}
-	d.Bench = steptest.New(t, func(changes []store.Change) { d.Watch.Changed(changes) })
-	d.Watch = watch.New(d.Store, d.Sender, func(string) int { return 7 }, nil, d.Logger)
+	d.Bench = steptest.New(t, func(changes []store.Change) { d.hears.Load().Changed(changes) })
+	d.use(watch.New(d.Store, d.Sender, func(string) int { return 7 }, nil, d.Logger))
 	if err := d.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +170,7 @@ func TestTheEndOfARunIsSaidAgain(t *testing.T) {
 			d.Stop()
 			d.Broker.Forget()
 			later := transport.NewSender(d.Broker, d.Sender.Topics(), func() time.Time { return time.Now().Add(away) })
-			d.Watch = watch.New(d.Store, later, func(string) int { return 7 }, nil, d.Logger)
+			d.use(watch.New(d.Store, later, func(string) int { return 7 }, nil, d.Logger))
 			if err := d.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
