@@ -216,7 +216,7 @@ type Summary struct {
 	Counts     Counts         `json:"counts"`
 	Missing    []string       `json:"missing"` // store ids that did not succeed, the first 100
 	Folder     string         `json:"folder"`  // of the files below the report folder, such as 2026/09
-	Files      []ManifestFile `json:"files"`   // the manifest is the last
+	Files      []ManifestFile `json:"files"`   // that are there; the manifest is the last, and with it all are
 	Text       string         `json:"text"`
 	TextZh     string         `json:"textZh"`
 }
