@@ -204,7 +204,8 @@ func (b *Barrier) Changed(changes []store.Change) {
 	kept := slices.Clone(changes)
 	b.post(func() {
 		for i := range kept {
-			b.apply(&kept[i])
+			c := &kept[i]
+			_ = b.deps.Ward.Do(quarantine.AlarmStep, "what the barrier notes of run "+c.RunID, func() error { b.apply(c); return nil })
 		}
 	})
 }

@@ -70,9 +70,12 @@ func (f *folder) put(dir, name string, format protocol.FileFormat, write func(io
 	case sum != file.SHA256:
 		_ = f.root.Remove(temporary)
 		return file, fmt.Errorf("cannot write %s: %w", target, errTaken)
-	default:
+	default: // an earlier try may have ended between the rename and the sync
 		if err := f.root.Remove(temporary); err != nil {
 			return file, fmt.Errorf("cannot remove %s: %w", temporary, err)
+		}
+		if err := f.syncFolders(dir); err != nil {
+			return file, fmt.Errorf("cannot make %s last: %w", target, err)
 		}
 	}
 	return file, nil

@@ -47,38 +47,50 @@ func (b *Barrier) outputWork(ctx context.Context, r *run) func() (func(), error)
 // was lost on the way is made again with the same bytes. A revision that was
 // marked before has only its summary sent again. One whose number is taken by a
 // revision that the store does not know is reissued under next, else next is 0.
+// A broker that takes no summary holds up no other run's files.
 func (b *Barrier) publish(ctx context.Context, id string, revision int) (next int, err error) {
+	next, summarise, err := b.publishFiles(ctx, id, revision)
+	if err != nil || next != 0 {
+		return next, err
+	}
+	return 0, summarise()
+}
+
+// publishFiles is publish up to the summary, one revision at a time.
+func (b *Barrier) publishFiles(ctx context.Context, id string, revision int) (next int, summarise func() error, err error) {
 	if !enter(ctx, b.writing) {
-		return 0, ctx.Err()
+		return 0, nil, ctx.Err()
 	}
 	defer leave(b.writing)
 	run, revisions, err := b.find(ctx, id, revision)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	rev := &revisions[len(revisions)-1]
 	if !rev.PublishedAt.IsZero() {
-		return 0, b.summariseAgain(ctx, &run, revisions)
+		return 0, func() error { return b.summariseAgain(ctx, &run, revisions) }, nil
 	}
 	head, in, err := b.build(ctx, &run, revisions, keptBytes)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	if err := b.deps.Reporter.Check(head, in.rows); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	files, err := b.writeFiles(ctx, head, in)
 	if unknown, ok := errors.AsType[*unknownRevisions](err); ok {
-		return b.reissue(ctx, id, revision, unknown.highest)
+		next, err = b.reissue(ctx, id, revision, unknown.highest)
+		return next, nil, err
 	}
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	if err := b.deps.Publications.MarkPublished(ctx, id, revision, files, b.deps.Now()); err != nil {
-		return 0, fmt.Errorf("cannot mark revision %d of run %s as published: %w", revision, id, err)
+		return 0, nil, fmt.Errorf("cannot mark revision %d of run %s as published: %w", revision, id, err)
 	}
 	b.deps.Log.Info("revision published", "run_id", id, "revision", revision, "verdict", head.Verdict, "files", len(files))
-	return 0, b.summarise(ctx, head, in.missing, files)
+	missing := in.missing
+	return 0, func() error { return b.summarise(ctx, head, missing, files) }, nil
 }
 
 // summariseAgain says the summary of the last of the revisions, which is published.
