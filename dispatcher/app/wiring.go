@@ -33,6 +33,7 @@ func (hq *headquarters) wire() error {
 		return err
 	}
 	hq.queue = transport.NewQueue(hq.link, hq.log)
+	hq.queue.Ward = hq.ward
 	hq.sender = transport.NewSender(hq.link, hq.topics, hq.now)
 	if hq.identity != nil {
 		hq.sender = hq.sender.Signing(hq.signer)
@@ -105,7 +106,9 @@ func (hq *headquarters) wireLink() error {
 	if err != nil {
 		return err
 	}
-	hq.link = transport.NewMQTT(login, hq.topics, hq.handle, hq.connected, hq.log)
+	link := transport.NewMQTT(login, hq.topics, hq.handle, hq.connected, hq.log)
+	link.Ward = hq.ward
+	hq.link = link
 	return nil
 }
 
