@@ -19,7 +19,7 @@ func (s served) Serves(topic string) bool {
 
 // Topics names the open offers that a filter matches.
 func (s served) Topics(ctx context.Context, filter string) (names []string, err error) {
-	if _, _, any := s.hq.topics.OfferFilter(filter); any {
+	if _, _, some := s.hq.topics.OfferFilter(filter); some {
 		s.hq.hands.lend(func() { names, err = s.hq.offer.Retained(ctx, filter) })
 	}
 	return names, err

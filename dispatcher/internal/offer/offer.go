@@ -48,8 +48,14 @@ const (
 
 // Tasks is what offers are made of.
 type Tasks interface {
+	Lists
 	GetTask(ctx context.Context, taskID string) (store.Task, error)
 	GetRun(ctx context.Context, runID string) (store.Run, error)
+}
+
+// Lists names the tasks that are open: whole, those that nobody claimed, and those that
+// a subscriber is told of.
+type Lists interface {
 	OpenTasks(ctx context.Context, runID, storeID string) iter.Seq2[store.Task, error]
 	Unclaimed(ctx context.Context, young, now time.Time) iter.Seq2[[2]string, error]
 	ListOpen(ctx context.Context, storeID string) ([]store.OpenTask, error)

@@ -9,8 +9,8 @@ import (
 // Retained returns the topics of the open offers that a topic filter matches.
 func (o *Offers) Retained(ctx context.Context, filter string) ([]string, error) {
 	topics := o.cfg.Sender.Topics()
-	storeID, taskID, any := topics.OfferFilter(filter)
-	if !any {
+	storeID, taskID, some := topics.OfferFilter(filter)
+	if !some {
 		return nil, nil
 	}
 	open, err := o.cfg.Tasks.ListOpen(ctx, storeID)
