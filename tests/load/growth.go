@@ -31,7 +31,7 @@ type aGrowth struct {
 // Flags registers what one can ask for.
 func (o *aGrowth) Flags(f *flag.FlagSet) {
 	f.StringVar(&o.parent, "folder", "", "where headquarters' folder is made (default: the system's for temporary files)")
-	f.IntVar(&o.stores, "n", 100_000, "stores, with one terminal and one task each")
+	f.IntVar(&o.stores, "n", 100_000, "stores, with one task each; all but one have a terminal")
 	f.IntVar(&o.bytes, "bytes", 1024, "size of one result, about")
 	f.DurationVar(&o.patience, "patience", 5*time.Minute, "how long it may take")
 	f.IntVar(&o.rep, "rep", 0, "the repetition, for the row")
@@ -41,7 +41,7 @@ func (o *aGrowth) Flags(f *flag.FlagSet) {
 func (o *aGrowth) Measure(ctx context.Context) (line any, err error) {
 	ctx, cancel := context.WithTimeout(ctx, o.patience)
 	defer cancel()
-	s, err := site.New(ctx, site.Options{Parent: o.parent, Stores: o.stores + 1, Terminals: o.stores, Runs: 1})
+	s, err := site.New(ctx, site.Options{Parent: o.parent, Stores: o.stores, Terminals: o.tasks(), Runs: 1})
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (o *aGrowth) Measure(ctx context.Context) (line any, err error) {
 	if err := s.Hire(ctx); err != nil {
 		return nil, err
 	}
-	c, err := hq.inhabit(ctx, crowd.Options{Terminals: o.stores, Tasks: o.stores, Bytes: o.bytes, Progress: true})
+	c, err := hq.inhabit(ctx, crowd.Options{Terminals: o.tasks(), Tasks: o.tasks(), Bytes: o.bytes, Progress: true})
 	if err != nil {
 		return nil, err
 	}
@@ -68,6 +68,9 @@ func (o *aGrowth) Measure(ctx context.Context) (line any, err error) {
 	}
 	return row, nil
 }
+
+// tasks are those that are done: the last store's is open until the report.
+func (o *aGrowth) tasks() int { return o.stores - 1 }
 
 func (o *aGrowth) dispatch(ctx context.Context, s *site.Site, c *crowd.Crowd) (Row, error) {
 	if err := pause(ctx, settle); err != nil {
@@ -88,7 +91,7 @@ func (o *aGrowth) dispatch(ctx context.Context, s *site.Site, c *crowd.Crowd) (R
 	case err := <-s.Refused():
 		return Row{}, err
 	case <-ctx.Done():
-		return Row{}, fmt.Errorf("of %d tasks %+v: %w", o.stores, c.Count(trigger), ctx.Err())
+		return Row{}, fmt.Errorf("of %d tasks %+v: %w", o.tasks(), c.Count(trigger), ctx.Err())
 	}
 	used, err := span.Stop()
 	if err != nil {
@@ -99,10 +102,10 @@ func (o *aGrowth) dispatch(ctx context.Context, s *site.Site, c *crowd.Crowd) (R
 		return Row{}, err
 	}
 	wall, sums := c.Last().Sub(trigger), c.Count(trigger)
-	row := Row{Sys: "muster-inside", N: o.stores, W: o.stores, Rep: o.rep, DispMS: sums.OfferMax, WallMS: ms(wall), TPS: float64(o.stores) / wall.Seconds(),
+	row := Row{Sys: "muster-inside", N: o.tasks(), W: o.tasks(), Rep: o.rep, DispMS: sums.OfferMax, WallMS: ms(wall), TPS: float64(o.tasks()) / wall.Seconds(),
 		P50: sums.OfferP50, P99: sums.OfferP99, Max: sums.OfferMax, GrantP99: sums.GrantP99, CPUSrv: used.CPU[0].Seconds(), RSSSrv: peak,
 		Other: used.Other, Commit: bench.Commit(), Note: note(sums)}
-	return row, (&aCase{tasks: o.stores}).sound(sums)
+	return row, (&aCase{tasks: o.tasks()}).sound(sums)
 }
 
 // report withdraws the one task that is open and waits for the files of the
@@ -116,7 +119,7 @@ func (o *aGrowth) report(ctx context.Context, s *site.Site, row *Row) error {
 		return ctx.Err()
 	}
 	begin := time.Now()
-	if err := s.Cancel(run, crowd.StoreID(o.stores)); err != nil {
+	if err := s.Cancel(run, crowd.StoreID(o.tasks())); err != nil {
 		return err
 	}
 	for row.ReportMS == 0 {
@@ -134,7 +137,7 @@ func (o *aGrowth) report(ctx context.Context, s *site.Site, row *Row) error {
 	select {
 	case summary := <-s.Summaries:
 		row.AllMS = ms(time.Since(begin))
-		if summary.Counts.Succeeded != o.stores {
+		if summary.Counts.Succeeded != o.tasks() {
 			return fmt.Errorf("the report says %+v of %d targets", summary.Counts, summary.Targets)
 		}
 		return nil

@@ -43,7 +43,7 @@ func (o *Bench) Flags(f *flag.FlagSet) {
 	f.StringVar(&o.peers, "peers", os.Getenv(peersVariable), "the folder of the peers' program, or $"+peersVariable+"; empty: ours alone")
 	f.StringVar(&o.bin, "bin", "bin", "where dispatcher is, and where the peers' program is built")
 	f.StringVar(&o.folder, "folder", "", "where headquarters' folders are made (default: the system's for temporary files)")
-	f.Float64Var(&o.others, "others", 0.3, "measure once again when other programs used more cores meanwhile")
+	f.Float64Var(&o.others, "others", quiet, "measure once again when other programs used more cores meanwhile")
 }
 
 // Measure runs what is asked for, prints how the goals stand, writes the document,

@@ -14,6 +14,9 @@ import (
 //go:embed preface.md
 var preface string
 
+// quiet is how many cores others may use while something is measured.
+const quiet = 0.3
+
 // column is a value of a table.
 type column struct{ title, value string }
 
@@ -36,6 +39,9 @@ func page(all []figure) string {
 	var b strings.Builder
 	b.WriteString(preface)
 	fmt.Fprintf(&b, "\n%s\n", machine())
+	if slices.ContainsFunc(all, func(f figure) bool { return f.Values["Other"] > quiet }) {
+		fmt.Fprintf(&b, "\n**A first look.** Other programs used more than %v of a core during some of these measurements: see \"other cores\".\n", quiet)
+	}
 	fmt.Fprintf(&b, "\nMeasured: Muster at %s.\n\n## Goals\n\nMedian ratio of the same repetition, with the least and the most.\n\n", strings.Join(commits(all), ", "))
 	b.WriteString("| what | who | goal | measured | repetitions | |\n|---|---|---|---|---|---|\n")
 	for _, g := range goals() {
@@ -88,7 +94,7 @@ func table(b *strings.Builder, all []figure, label string) {
 	}
 	b.WriteString("\n|---|" + strings.Repeat("---|", len(shown)) + "\n")
 	for _, sys := range names {
-		fmt.Fprintf(b, "| %s |", sys)
+		fmt.Fprintf(b, "| %s%s |", sys, failures(all, label, sys))
 		for _, c := range shown {
 			if v := medianOf(all, label, sys, c.value); v != 0 {
 				fmt.Fprintf(b, " %s |", short(v))
@@ -98,6 +104,20 @@ func table(b *strings.Builder, all []figure, label string) {
 		}
 		b.WriteString("\n")
 	}
+}
+
+// failures says how many measurements of a system came to nothing.
+func failures(all []figure, label, sys string) string {
+	n := 0
+	for _, f := range all {
+		if f.Label == label && f.Sys == sys && f.Failed != "" {
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d failed)", n)
 }
 
 func medianOf(all []figure, label, sys, value string) float64 {
