@@ -8,6 +8,8 @@ LINT       := $(BIN)/tools/golangci-lint
 LINT_PKG   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 BENCH      ?= .
 BENCH_TIME ?= 1s
+BENCH_PART ?= dispatch,fanout,ingest,conns,restart,report,growth,agent
+BENCH_REPS ?= 5
 E2E_RUN    ?= .
 SEED       ?=
 SOAK       ?= 1h
@@ -61,10 +63,10 @@ lint: $(LINT) ## run the linters of .golangci.yml, as pinned in scripts/tools/go
 $(LINT): scripts/tools/go.mod scripts/tools/go.sum
 	$(GO) build -C scripts/tools -o ../../$(LINT) $(LINT_PKG)
 
-bench: build ## run the benchmarks (BENCH=regexp BENCH_TIME=1s) and two whole runs; they judge nothing, they print
+bench: build ## benchmarks beside the code, then whole runs, beside the peers of MUSTER_PEERS; writes docs/performance.md
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCH_TIME) -benchmem ./...
-	$(GO) run ./tests/load -dispatcher $(BIN)/dispatcher -terminals 1000 -claim-after 500ms -runs 7
-	$(GO) run ./tests/load -dispatcher $(BIN)/dispatcher -terminals 5000
+	$(GO) build -o $(BIN)/load ./tests/load
+	$(BIN)/load bench -part $(BENCH_PART) -reps $(BENCH_REPS) -bin $(BIN) -out $(BIN)/bench-$(VERSION).jsonl -doc docs/performance.md
 
 demo: build ## 12 stores on this machine: order, crash, refusal, absence, two revisions; about a minute
 	$(GO) build -o $(BIN)/demo ./scripts/demo
