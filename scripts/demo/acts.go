@@ -35,7 +35,7 @@ func (p part) describe() string {
 // and starts it again. It returns what there is to tell of it.
 func (s *stage) crash(ctx context.Context) (string, error) {
 	one := s.only(crashing)
-	if err := s.waitForPhase(ctx, one, "started", 15*time.Second); err != nil {
+	if err := s.waitForWork(ctx, one, 15*time.Second); err != nil {
 		return "", err
 	}
 	for _, c := range s.family.children {
@@ -48,28 +48,23 @@ func (s *stage) crash(ctx context.Context) (string, error) {
 	return fmt.Sprintf("power cut at %s: its agent was killed while it worked (kill -9), and starts again", one.name), s.startAgent(ctx, one)
 }
 
-// waitForPhase waits until the journal of a store's agent says so.
-func (s *stage) waitForPhase(ctx context.Context, one shop, phase string, within time.Duration) error {
+// waitForWork waits until the executor of a store says that it works.
+func (s *stage) waitForWork(ctx context.Context, one shop, within time.Duration) error {
 	deadline := time.NewTimer(within)
 	defer deadline.Stop()
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
 	for {
-		phases, err := s.journal(one)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
+		_, err := os.Stat(s.path("stores", one.id, working))
+		if err == nil || !errors.Is(err, os.ErrNotExist) {
 			return err
-		}
-		for _, p := range phases {
-			if p == phase {
-				return nil
-			}
 		}
 		select {
 		case <-again.C:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-deadline.C:
-			return fmt.Errorf("the agent of %s did not write %q into its journal within %s", one.id, phase, within)
+			return fmt.Errorf("the executor of %s was not at work within %s", one.id, within)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func executeAs(ctx context.Context, args []string, in io.Reader, out io.Writer) 
 		result = map[string]any{"store_day": day.from.Format("20060102"), "file_count": day.files, "line_count": day.lines, "err_lines": day.errors}
 	case crashing:
 		if os.Getenv("MUSTER_ATTEMPT") == "1" {
-			return linger(ctx)
+			return linger(ctx, filepath.Join(filepath.Dir(args[1]), working))
 		}
 		result = day.result(args[2], scheduled)
 	default:
@@ -60,8 +60,15 @@ func executeAs(ctx context.Context, args []string, in io.Reader, out io.Writer) 
 	return json.NewEncoder(out).Encode(result)
 }
 
-// linger is work that takes too long for the store's power supply.
-func linger(ctx context.Context) error {
+// working is the file beside the folder of the POS that says that an execution is in
+// the middle of its work.
+const working = "working"
+
+// linger is work that takes too long for the store's power supply. It says so in a file.
+func linger(ctx context.Context, sign string) error {
+	if err := os.WriteFile(sign, nil, 0o600); err != nil {
+		return fmt.Errorf("cannot say that it works: %w", err)
+	}
 	timeout := time.NewTimer(longest)
 	defer timeout.Stop()
 	select {
