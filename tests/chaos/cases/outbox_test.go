@@ -43,7 +43,7 @@ log: {level: warn}
 		return programs.Launch(t, filepath.Join(bin, "edge-agent"), "-config", config)
 	}
 	kept := func() int {
-		found, _ := filepath.Glob(h.path("agent/work/outbox/*.answer"))
+		found, _ := filepath.Glob(filepath.Join(h.path("agent"), "work", "outbox", "*.answer"))
 		return len(found)
 	}
 	agent, kills := start(), 0
