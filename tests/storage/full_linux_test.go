@@ -140,14 +140,15 @@ func answersThatFindNoRoom(t *testing.T, c noRoom) {
 	wire := &wire{t: t}
 	s := &stand{t: t, Site: site.New(t, bin, site.Config{
 		Work: site.AwaitGate, Front: wire.front,
-		Policy: "attempts: 2, run_timeout: 2m, lease: 60s, barrier: 2m, makeup: 1h, retry_first: 100ms, retry_max: 1s",
+		// Each kill makes the agent wait longer before it connects again.
+		Policy: "attempts: 2, run_timeout: 2m, lease: 10m, barrier: 2m, makeup: 1h, retry_first: 100ms, retry_max: 1s",
 	}, "A")}
 	disk.Small(t, s.Data(), 40)
 	person, eye := s.Writer(site.Wang), s.Writer(site.Watch)
 	ask := func(payload string) protocol.Reply { return s.Ask(person, protocol.VerbRun, payload) }
 	s.Serve()
 	s.Agent("A")
-	run := s.ask(ask, 120)
+	run := s.ask(ask, 600)
 	s.Executed("A", 1)
 	alarms := s.Alarms()
 	end := c.begin(t, s)
