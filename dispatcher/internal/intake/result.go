@@ -171,13 +171,15 @@ func (i *Intake) past(ctx context.Context, a arrival, t store.Task) error {
 	return nil
 }
 
-// free gives back the turn that the terminal has for this answer.
+// free gives back the turn that the terminal has for this answer, and lets its lease
+// run: nobody knows whether it comes again.
 func (i *Intake) free(a arrival) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	u := upload{a.message.TaskID, a.message.Attempt}
 	if e := i.line.entries[u]; e != nil && e.who == a.who {
 		i.leave(u)
+		i.resume(e)
 	}
 }
 

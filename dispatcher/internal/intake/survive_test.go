@@ -235,5 +235,8 @@ func TestAPoisonedUploadHoldsNoSlot(t *testing.T) {
 		if got := f.Broker.Orders(protocol.OrderSend); len(got) != 2 || got[1].Order.TaskID != "r-S001" {
 			t.Errorf("the next is not called: %+v", got)
 		}
+		if f.leases.isPaused("r-S000") {
+			t.Error("its lease stands still for good")
+		}
 	})
 }
