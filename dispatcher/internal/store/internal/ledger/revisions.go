@@ -139,7 +139,11 @@ func (l *Ledger) discardIncomplete(ctx context.Context, logger *slog.Logger) err
 // LoadRows yields each target's newest row up to the revision, by store id. It
 // reads while the loop runs.
 func (l *Ledger) LoadRows(ctx context.Context, runID string, revision int) iter.Seq2[OutcomeRow, error] {
-	return sqlite.Stream(ctx, l.db.Streams(), func(row sqlite.Row) (OutcomeRow, error) {
+	return rowsOf(ctx, l.db.Streams(), runID, revision)
+}
+
+func rowsOf(ctx context.Context, q sqlite.Querier, runID string, revision int) iter.Seq2[OutcomeRow, error] {
+	return sqlite.Stream(ctx, q, func(row sqlite.Row) (OutcomeRow, error) {
 		var r OutcomeRow
 		err := row.Scan(&r.StoreID, &r.Outcome, &r.Reason, sqlite.Raw{Into: &r.Row})
 		return r, err
@@ -148,6 +152,17 @@ func (l *Ledger) LoadRows(ctx context.Context, runID string, revision int) iter.
 			(SELECT max(n.revision) FROM outcomes n JOIN revisions v ON v.run_id = n.run_id AND v.revision = n.revision
 				WHERE n.run_id = t.run_id AND n.store_id = t.store_id AND n.revision <= ? AND v.complete = 1)
 		WHERE t.run_id = ? ORDER BY t.store_id`, revision, runID)
+}
+
+// Read calls read with a complete revision and its rows by store id, which are read
+// while its loop runs. It fails with sqlite.ErrNotFound when there is none.
+func Read(ctx context.Context, q sqlite.Querier, runID string, revision int, read func(Revision, iter.Seq2[OutcomeRow, error]) error) error {
+	rev, err := sqlite.One(ctx, q, scanRevision,
+		`SELECT `+revisionColumns+` FROM revisions WHERE run_id = ? AND revision = ? AND complete = 1`, runID, revision)
+	if err != nil {
+		return fmt.Errorf("cannot read revision %d of run %s: %w", revision, runID, err)
+	}
+	return read(rev, rowsOf(ctx, q, runID, revision))
 }
 
 const revisionColumns = `run_id, revision, why, as_of, published_at, files`
