@@ -217,8 +217,7 @@ func (a *Admission) confirm(sl *slot, t store.Task) bool {
 		return false
 	}
 	if sl.attempt == 0 {
-		a.slots.confirm(sl, t.State.Attempt, t.Attempts)
-		signal(a.leaseWake)
+		a.slots.confirm(sl, t)
 	}
 	return true
 }
@@ -233,7 +232,7 @@ func grantOrder(r *run, t store.Task, who terminal) order {
 		Attempt:      t.State.Attempt,
 		LeaseMs:      r.Policy.Lease.Milliseconds(),
 		RunTimeoutMs: r.Policy.RunTimeout.Milliseconds(),
-		OfferID:      transport.OfferID(t.TaskID, t.State.Attempt-1, t.CreatedAt),
+		OfferID:      transport.OfferID(t.TaskID, t.Used()-1, t.CreatedAt),
 		OfferSHA256:  r.offers.Of(t).Hash(),
 	}}
 }

@@ -14,7 +14,6 @@ func (a *Admission) Changed(changes []store.Change) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	defer signal(a.admitWake)
-	defer signal(a.leaseWake)
 	for _, c := range changes {
 		switch c.Kind {
 		case store.TaskMoved:
@@ -60,7 +59,7 @@ func (a *Admission) running(t store.Task) {
 	}
 	if sl.attempt == 0 {
 		sl.holder, sl.instance = terminal{t.StoreID, t.HolderID}, t.Instance
-		a.slots.confirm(sl, t.State.Attempt, t.Attempts)
+		a.slots.confirm(sl, t)
 	}
 	a.denyWaiting(t, protocol.CodeTaken)
 }

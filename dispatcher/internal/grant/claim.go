@@ -132,11 +132,14 @@ func (a *Admission) enqueue(r *run, t store.Task, by asker) bool {
 func (a *Admission) refuse(t store.Task, code protocol.Code, by asker, now time.Time) order {
 	o := protocol.Order{Order: protocol.OrderDeny, TaskID: t.TaskID, Code: code}
 	var wait time.Duration
+	var over bool
 	switch code {
 	case protocol.CodeNotFound:
 		o.Message = "headquarters knows no such task for this terminal"
+		over = t.StoreID != by.who.store // else it is for another terminal of the store
 	case protocol.CodeSettled:
 		o.Message = "the task is over"
+		over = true
 	case protocol.CodeNotYet:
 		o.Message = "the next attempt is not due yet"
 		wait = t.NextAttemptAt.Sub(now)
@@ -150,7 +153,7 @@ func (a *Admission) refuse(t store.Task, code protocol.Code, by asker, now time.
 	if wait > 0 || code == protocol.CodeTaken || code == protocol.CodeNotYet {
 		o.RetryAfterMs = min(max(wait, minRetryAfter), maxRetryAfter).Milliseconds()
 	}
-	return order{who: by.who, Order: o}
+	return order{who: by.who, over: over, Order: o}
 }
 
 // lostGrant returns the grant of a task's running attempt again, if it belongs
@@ -179,15 +182,15 @@ func (a *Admission) lostGrant(t store.Task, by asker) (*order, time.Duration) {
 	return &o, left
 }
 
-// deny answers a claim; for a task that is over or unknown the offer that the
-// terminal still saw is cleared again.
+// deny answers a claim; the offer that the terminal still saw of what the store has
+// no open task for is cleared again.
 func (a *Admission) deny(ctx context.Context, o order) {
 	a.tell(ctx, o)
 	if o.Code == "" {
 		return
 	}
 	a.stats.denied.Add(1)
-	if o.Code != protocol.CodeSettled && o.Code != protocol.CodeNotFound {
+	if !o.over {
 		return
 	}
 	if err := a.cfg.Orders.ClearOffer(ctx, o.who.store, o.TaskID); err != nil {

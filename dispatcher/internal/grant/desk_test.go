@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -187,6 +188,18 @@ func (d *desk) grants() []steptest.Sent {
 func (d *desk) denials() []steptest.Sent {
 	synctest.Wait()
 	return d.Broker.Orders(protocol.OrderDeny)
+}
+
+// cleared names the offers that were withdrawn, in order, by their topics below
+// muster/v1/stores/.
+func (d *desk) cleared() (topics []string) {
+	synctest.Wait()
+	for _, s := range d.Broker.Sent() {
+		if s.Retain && len(s.Payload) == 0 {
+			topics = append(topics, strings.TrimPrefix(s.Topic, "muster/v1/stores/"))
+		}
+	}
+	return topics
 }
 
 func inBubble(t *testing.T, test func(t *testing.T)) {

@@ -113,7 +113,6 @@ type Admission struct {
 	orders []order           // to be published by the loop
 
 	admitWake chan struct{}
-	leaseWake chan struct{}
 	cancel    context.CancelFunc
 	loops     sync.WaitGroup
 	stats     counters
@@ -129,7 +128,8 @@ type run struct {
 
 // order is one thing to tell a terminal.
 type order struct {
-	who terminal
+	who  terminal
+	over bool // a denial of what has no offer any more
 	protocol.Order
 }
 
@@ -168,7 +168,6 @@ func New(cfg Config) *Admission {
 		runs:      map[string]*run{},
 		fresh:     map[*run][]*claim{},
 		admitWake: make(chan struct{}, 1),
-		leaseWake: make(chan struct{}, 1),
 	}
 }
 

@@ -133,14 +133,8 @@ func TestWhoCannotWaitIsDeniedWithTheReason(t *testing.T) {
 		if len(got) != len(want) || d.Stats().Malformed != 1 {
 			t.Errorf("%d denials, %d malformed", len(got), d.Stats().Malformed)
 		}
-		cleared := map[string]bool{}
-		for _, s := range d.Broker.Sent() {
-			if s.Retain && len(s.Payload) == 0 {
-				cleared[s.Topic] = true
-			}
-		}
-		if len(cleared) != 3 || !cleared["muster/v1/stores/S000/tasks/r-S000"] || !cleared["muster/v1/stores/S002/tasks/unknown"] {
-			t.Errorf("cleared %v", cleared)
+		if got := fmt.Sprint(d.cleared()); got != "[S000/tasks/r-S000 S002/tasks/unknown S002/tasks/r-S000]" {
+			t.Errorf("cleared %s", got)
 		}
 	})
 }
@@ -152,6 +146,9 @@ func TestATaskForAnotherTerminalIsNotFound(t *testing.T) {
 		d.claim("r", 0)
 		if denied := d.denials(); len(denied) != 1 || denied[0].Order.Code != protocol.CodeNotFound || d.Waiting("r") != 0 {
 			t.Errorf("denied %+v", denied)
+		}
+		if got := d.cleared(); len(got) != 0 {
+			t.Errorf("cleared %v, which the other terminal of the store is to see", got)
 		}
 		d.claimAs("other", 0, "r-S000")
 		if got := d.grants(); len(got) != 1 || got[0].Address.Terminal != "other" {

@@ -26,7 +26,7 @@ func (a *Admission) takeOver(r *run, running store.Running) {
 	sl := &slot{task: t.TaskID, run: r, holder: terminal{t.StoreID, t.HolderID}, instance: t.Instance,
 		started: !running.Attempt.StartedAt.IsZero(), until: time.Now().Add(r.Policy.Lease)}
 	a.slots.take(sl)
-	a.slots.confirm(sl, t.State.Attempt, t.Attempts)
+	a.slots.confirm(sl, t)
 }
 
 // leaseLoop ends the attempts whose lease ran out.
@@ -37,7 +37,7 @@ func (a *Admission) leaseLoop(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-a.leaseWake:
+		case <-a.slots.wake:
 		case <-due.C:
 		}
 		due.Stop()
@@ -117,7 +117,7 @@ func (a *Admission) expiry(sl *slot, now time.Time) store.Answer {
 	}
 	if sl.attempt < sl.attempts {
 		answer.Event = task.Fail
-		answer.RetryAt = now.Add(sl.run.Policy.RetryDelay(sl.attempt))
+		answer.RetryAt = now.Add(sl.run.Policy.RetryDelay(sl.used))
 	}
 	return answer
 }
@@ -202,6 +202,5 @@ func (a *Admission) Resume(taskID string, attempt int) {
 	if sl := a.slots.of(taskID, attempt); sl != nil && sl.kept {
 		sl.kept = false
 		a.slots.lease(sl, time.Now().Add(sl.run.Policy.Lease))
-		signal(a.leaseWake)
 	}
 }

@@ -7,8 +7,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"muster/dispatcher/internal/grant"
 	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/steptest"
+	"muster/dispatcher/internal/store"
+	"muster/dispatcher/internal/transport"
 	"muster/internal/protocol"
 	"muster/internal/task"
 )
@@ -246,6 +249,69 @@ func TestARestartKeepsSlotsAndGivesAFullLease(t *testing.T) {
 	})
 }
 
+// TestAGrantThatIsSaidAgainAfterARestartEndsWithTheStartTimeout, though the whole
+// lease that it had until then is longer.
+func TestAGrantThatIsSaidAgainAfterARestartEndsWithTheStartTimeout(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "muster.db")
+		d := open(t, path, wide())
+		d.Create("r", 1, policyWith(func(p *job.Policy) { p.Lease = 10 * time.Minute }))
+		d.claim("r", 0)
+		d.grants()
+		d.Admission.Stop()
+		d.Bench.Close()
+
+		d = open(t, path, wide())
+		time.Sleep(time.Minute)
+		d.claim("r", 0)
+		if got := d.grants(); len(got) != 1 {
+			t.Fatalf("said again: %+v", got)
+		}
+		time.Sleep(grant.StartTimeout + time.Second)
+		synctest.Wait()
+		if s := d.Task("r-S000").State.Status; s != task.Failed {
+			t.Errorf("it never started, and is %s", s)
+		}
+	})
+}
+
+// TestAfterARestoreARetryIsDueAsSoonAsEver: the numbers of attempts are far apart
+// then, and say nothing of how often the task was executed. Nor do they let the grant
+// name another offer than the one that lies there.
+func TestAfterARestoreARetryIsDueAsSoonAsEver(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "muster.db")
+		d := open(t, path, wide())
+		d.Create("r", 1, steptest.Policy())
+		d.Admission.Stop()
+		d.Bench.Close()
+		backup := filepath.Join(t.TempDir(), "backup.db")
+		if _, err := store.MakeBackup(t.Context(), path, backup); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Restore(t.Context(), backup, path, "host:ops", d.now()); err != nil {
+			t.Fatal(err)
+		}
+
+		d = open(t, path, wide())
+		offered := d.Task("r-S000")
+		d.claim("r", 0)
+		got := d.grants()
+		if len(got) != 1 || got[0].Order.Attempt < 17 {
+			t.Fatalf("granted %+v", got)
+		}
+		if got := got[0].Order.OfferID; got != offerID(offered) {
+			t.Errorf("it names offer %s; the one that lies there is %s", got, offerID(offered))
+		}
+		time.Sleep(grant.StartTimeout)
+		synctest.Wait()
+		failed := d.Task("r-S000")
+		if wait := time.Until(failed.NextAttemptAt); failed.State.Status != task.Failed || wait <= 0 || wait > 4*time.Second {
+			t.Errorf("it is %s, and its second execution is due in %s", failed.State.Status, wait)
+		}
+	})
+}
+
 func TestARestartIsNoWayAroundTheBudget(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "muster.db")
@@ -353,3 +419,6 @@ func TestStopMayComeTwiceOrBeforeStart(t *testing.T) {
 		d.Admission.Stop()
 	})
 }
+
+// offerID names the offer that lies there for a task that waits.
+func offerID(t store.Task) string { return transport.OfferID(t.TaskID, t.Used(), t.CreatedAt) }

@@ -3,13 +3,16 @@ package grant
 import (
 	"container/heap"
 	"time"
+
+	"muster/dispatcher/internal/store"
 )
 
 // slot is one place under the caps, taken for one attempt of one task.
 type slot struct {
 	task     string
 	attempt  int // 0 until the grant is known to be committed
-	attempts int // allowed
+	attempts int // the number of the last that is allowed
+	used     int // how many were granted, this one too
 	run      *run
 	holder   terminal
 	instance string    // the process of the holder that may run it; "": any
@@ -41,9 +44,10 @@ func (sl *slot) takenUp(by asker) bool {
 type slots struct {
 	byTask map[string]*slot
 	leases leaseHeap
+	wake   chan struct{} // what ends first is another lease, or ends at another time
 }
 
-func newSlots() slots { return slots{byTask: map[string]*slot{}} }
+func newSlots() slots { return slots{byTask: map[string]*slot{}, wake: make(chan struct{}, 1)} }
 
 // take adds a slot and counts it against its run.
 func (s *slots) take(sl *slot) {
@@ -52,10 +56,10 @@ func (s *slots) take(sl *slot) {
 	s.byTask[sl.task] = sl
 }
 
-// confirm says that the grant behind a slot is committed: it gets its number
+// confirm says that the grant behind a slot is committed: it gets its numbers
 // and its lease starts.
-func (s *slots) confirm(sl *slot, attempt, attempts int) {
-	sl.attempt, sl.attempts = attempt, attempts
+func (s *slots) confirm(sl *slot, t store.Task) {
+	sl.attempt, sl.attempts, sl.used = t.State.Attempt, t.Attempts, t.Used()
 	s.lease(sl, sl.until)
 }
 
@@ -83,9 +87,12 @@ func (s *slots) lease(sl *slot, until time.Time) {
 	sl.until = until
 	if sl.heapAt >= 0 {
 		heap.Fix(&s.leases, sl.heapAt)
-		return
+	} else {
+		heap.Push(&s.leases, sl)
 	}
-	heap.Push(&s.leases, sl)
+	if sl.heapAt == 0 {
+		signal(s.wake)
+	}
 }
 
 // unlease stops the lease.

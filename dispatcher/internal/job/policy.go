@@ -57,11 +57,10 @@ type Policy struct {
 	Backlog          BacklogPolicy `json:"backlog,omitempty"`
 }
 
-// RetryDelay returns how long to wait before the attempt after the given one
-// (1-based), exponential from RetryFirst to RetryMax with jitter of ±50 %. A
-// restored task's attempts bear high numbers: beyond the most that a policy
-// allows, the delay has reached RetryMax.
-func (p Policy) RetryDelay(attempt int) time.Duration {
+// RetryDelay returns how long to wait after so many executions, at least 1, for the
+// next one: exponential from RetryFirst to RetryMax with jitter of ±50 %. It counts
+// executions, since a restored task's attempts bear high numbers.
+func (p Policy) RetryDelay(executions int) time.Duration {
 	b := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(p.RetryFirst),
 		backoff.WithMaxInterval(p.RetryMax),
@@ -70,7 +69,7 @@ func (p Policy) RetryDelay(attempt int) time.Duration {
 		backoff.WithMaxElapsedTime(0),
 	)
 	var delay time.Duration
-	for range min(attempt, MaxAttempts) {
+	for range min(executions, MaxAttempts) {
 		delay = b.NextBackOff()
 	}
 	return delay

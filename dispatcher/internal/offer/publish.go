@@ -131,7 +131,7 @@ func (o *Offers) message(t store.Task, run store.Run) protocol.Offer {
 	m.Status, m.Attempt, m.Deadline = t.State.Status, t.State.Attempt, t.Deadline.UnixMilli()
 	m.TerminalID, m.Attempts = t.TerminalID, t.Allowed()
 	m.RunTimeoutMs, m.QueueDeadline = run.Policy.RunTimeout.Milliseconds(), t.QueueDeadline.UnixMilli()
-	m.ID = transport.OfferID(t.TaskID, t.State.Attempt, t.CreatedAt)
+	m.ID = transport.OfferID(t.TaskID, t.Used(), t.CreatedAt)
 	if t.LastCode != "" {
 		m.Error = &protocol.Failure{Code: t.LastCode, Message: "the last attempt failed"}
 	}

@@ -65,11 +65,11 @@ func onTheWire(doc json.RawMessage) json.RawMessage {
 }
 
 // OfferID names the offer of a task's next attempt: a ULID of the task's
-// creation, derived from the task and the attempt that it follows. An offer
-// that is published again is the same offer, and a grant can name it without
+// creation, derived from the task and how many attempts were granted before. An
+// offer that is published again is the same offer, and a grant can name it without
 // anybody having kept its id.
-func OfferID(taskID string, attempt int, created time.Time) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "offer %d of %s", attempt, taskID))
+func OfferID(taskID string, used int, created time.Time) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "offer %d of %s", used, taskID))
 	id := ulid.ULID{}
 	// Neither call fails before the year 10889 and with 10 bytes.
 	if id.SetTime(ulid.Timestamp(created)) != nil || id.SetEntropy(sum[:10]) != nil {
