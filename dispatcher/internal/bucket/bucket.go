@@ -95,10 +95,11 @@ func (b *Bucket) Due(now time.Time, n int) time.Duration {
 // Take takes n tokens at now, or none when they are not all there.
 func (b *Bucket) Take(now time.Time, n int) bool { return b.limiter.AllowN(now, n) }
 
-// Spend takes up to n tokens at now, as many as are there: it is for what was
-// used without asking.
+// Spend takes n tokens at now, whether or not they are there: it is for what was
+// used without asking. What is missing is owed, and refilled before any other.
 func (b *Bucket) Spend(now time.Time, n int) {
-	if there := int(b.limiter.TokensAt(now)); there > 0 && b.limiter.Limit() != rate.Inf {
-		b.limiter.AllowN(now, min(n, there))
+	for part := 0; n > 0; n -= part {
+		part = min(n, b.limiter.Burst())
+		b.limiter.ReserveN(now, part)
 	}
 }

@@ -19,6 +19,10 @@ func TestWhatIsDueCanBeTaken(t *testing.T) {
 		b := bucket.New(perSecond, burst)
 		now, taken := start(), 0
 		for range rapid.IntRange(1, 50).Draw(t, "takes") {
+			if n := rapid.IntRange(-2000, 3000).Draw(t, "spent"); n > 0 { // whatever is there
+				b.Spend(now, n)
+				taken += n
+			}
 			n := rapid.IntRange(1, burst).Draw(t, "n")
 			wait := b.Due(now, n)
 			if wait > time.Microsecond && b.Take(now, n) {

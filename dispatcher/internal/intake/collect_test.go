@@ -295,6 +295,84 @@ func TestWhatComesUnaskedIsTakenAndPaidFor(t *testing.T) {
 	})
 }
 
+// TestWhatIsSentAboveWhatWasAnnouncedIsPaidFor by what is left, and what is not there
+// is owed (I6).
+func TestWhatIsSentAboveWhatWasAnnouncedIsPaidFor(t *testing.T) {
+	for burst, c := range map[int]struct {
+		next int64
+		wait time.Duration
+	}{40_000: {20_000, 10 * time.Second}, 10_000: {10_000, 30 * time.Second}} {
+		synctest.Test(t, func(t *testing.T) {
+			d := open(t, limits{inFlight: 8, perSecond: 1000, burst: burst})
+			time.Sleep(40 * time.Second) // its budget is full
+			d.run(2)
+			d.ready(0, 10_000)
+			d.calls()
+			d.send(0, success(0, 1, large(30_000)))
+			d.expect("accepted", over(task.Succeeded, 1))
+			d.ready(1, c.next)
+			time.Sleep(c.wait)
+			if got := fmt.Sprint(d.calls()); got != "[S000]" || d.Stats().Unasked != 0 {
+				t.Errorf("with a burst of %d: called %s after %s, counted %+v", burst, got, c.wait, d.Stats())
+			}
+			time.Sleep(time.Second)
+			if got := fmt.Sprint(d.calls()); got != "[S000 S001]" {
+				t.Errorf("with a burst of %d: called %s a second later", burst, got)
+			}
+		})
+	}
+}
+
+// TestWhatComesUnaskedIsOwed, whatever it is: a result that was only announced, one
+// that the run takes no more, an error as long as a result, or what is no answer.
+func TestWhatComesUnaskedIsOwed(t *testing.T) {
+	big := large(30_000)
+	for name, act := range map[string]func(d *desk){
+		"announced": func(d *desk) {
+			d.ready(0, 30_000)
+			d.send(0, success(0, 1, big))
+		},
+		"late": func(d *desk) {
+			snapshot, err := d.Store.CloseBarrier(d.t.Context(), "r", time.Now())
+			if err != nil || snapshot.Close() != nil {
+				d.t.Fatal(err)
+			}
+			d.send(0, success(0, 1, big))
+		},
+		"an error": func(d *desk) {
+			m := failure(0, 1, protocol.CodeExecution)
+			m.Error, m.SHA256 = []byte(big), digest(big)
+			d.send(0, m)
+		},
+		"no answer": func(d *desk) {
+			d.sendRaw(0, []byte(`{"taskId":"r-S000","attempt":1,"outcome":"succeeded","result":`+big+`,"taskId":"r-S000"}`))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := open(t, limits{inFlight: 8, perSecond: 1000, burst: 10_000})
+				d.run(1, func(p *job.Policy) { p.Late, p.Attempts = job.Reject, 1 })
+				d.Create("other", 2, steptest.Policy())
+				d.grantOf("other", 1)
+				act(d)
+				if got := d.Stats().Unasked; got != 1 || !d.Task("r-S000").State.Settled {
+					t.Fatalf("%d came unasked, %s", got, d.lastReceipt())
+				}
+				d.Broker.Forget()
+				d.readyOf("other", 1, 1000)
+				time.Sleep(30 * time.Second)
+				if got := d.calls(); len(got) != 0 {
+					t.Errorf("called %v for 31,000 bytes after 30 s of 1,000 a second", got)
+				}
+				time.Sleep(2 * time.Second)
+				if got := fmt.Sprint(d.calls()); got != "[S001]" {
+					t.Errorf("called %s 2 s later", got)
+				}
+			})
+		})
+	}
+}
+
 func TestAnUploadThatIsInterruptedIsPaidForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, limits{inFlight: 8, perSecond: 1000, burst: 20_000})

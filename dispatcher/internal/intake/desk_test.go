@@ -127,9 +127,11 @@ func (d *desk) run(n int, change ...func(*job.Policy)) {
 	}
 }
 
-func (d *desk) grant(i int) {
+func (d *desk) grant(i int) { d.t.Helper(); d.grantOf("r", i) }
+
+func (d *desk) grantOf(run string, i int) {
 	d.t.Helper()
-	g, err := d.Store.Grant(d.t.Context(), store.Grant{TaskID: steptest.TaskID("r", i), StoreID: steptest.StoreID(i),
+	g, err := d.Store.Grant(d.t.Context(), store.Grant{TaskID: steptest.TaskID(run, i), StoreID: steptest.StoreID(i),
 		TerminalID: "pos", LeaseUntil: time.Now().Add(time.Minute)}, time.Now())
 	if err != nil || g.Refusal != "" {
 		d.t.Fatalf("cannot grant store %d: %v %s", i, err, g.Refusal)

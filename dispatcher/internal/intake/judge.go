@@ -218,20 +218,25 @@ func failureOf(m protocol.Result, c *cleaner) protocol.Failure {
 	return f
 }
 
-// hash is the digest of what was sent, byte for byte: of the result, of the
-// error, or of the whole payload if neither can be told apart. For a result
-// that was only announced it is the announced one.
-func (a *arrival) hash() string {
+// sent is what was sent, byte for byte: the result, the error, or the whole payload
+// if neither can be told apart. It is nil for a result that was only announced.
+func (a *arrival) sent() []byte {
 	switch {
-	case a.sum != "":
 	case a.message.Outcome == protocol.AnswerSucceeded && len(a.message.Result) > 0:
-		a.sum = hashOf(a.message.Result)
+		return a.message.Result
 	case len(a.message.Error) > 0:
-		a.sum = hashOf(a.message.Error)
-	case a.payload == nil:
-		return a.message.SHA256
-	default:
-		a.sum = hashOf(a.payload)
+		return a.message.Error
+	}
+	return a.payload
+}
+
+// hash is the digest of what was sent, or the announced one.
+func (a *arrival) hash() string {
+	if a.sum == "" {
+		if a.payload == nil {
+			return a.message.SHA256
+		}
+		a.sum = hashOf(a.sent())
 	}
 	return a.sum
 }

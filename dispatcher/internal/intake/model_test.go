@@ -108,9 +108,13 @@ func (m *model) step() {
 		m.d.ready(i, int64(m.size[i]))
 	case 1:
 		for _, i := range m.first() {
+			sent := large(rapid.SampledFrom([]int{1, m.size[i], m.size[i] + 30_000}).Draw(m.t, "sent"))
+			if over := len(sent) - m.size[i]; over > 0 && len(sent) > protocol.InlineLimit { // it is paid for all the same
+				m.paid = append(m.paid, payment{time.Now(), over})
+			}
 			delete(m.sending, i)
 			delete(m.size, i)
-			m.d.send(i, success(i, 1, `{"lines":1}`))
+			m.d.send(i, success(i, 1, sent))
 		}
 	case 2:
 		for _, i := range m.first() { // away and back: at its old place, to be paid again

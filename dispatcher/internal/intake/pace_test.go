@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"muster/dispatcher/internal/steptest"
-	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
 )
 
@@ -44,10 +43,7 @@ func TestATerminalSendsOneResultAtATime(t *testing.T) {
 		d := open(t, limits{inFlight: 3, burst: 1})
 		d.run(3)
 		d.Create("q", 1, steptest.Policy())
-		g := store.Grant{TaskID: "q-S000", StoreID: "S000", TerminalID: "pos", LeaseUntil: time.Now().Add(time.Minute)}
-		if _, err := d.Store.Grant(t.Context(), g, time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		d.grantOf("q", 0)
 		d.ready(0, 250_000)
 		d.readyOf("q", 0, 250_000)
 		d.ready(1, 20_000)
@@ -163,7 +159,7 @@ func TestWhatWasCalledForIsPaidOnce(t *testing.T) {
 				d.run(2)
 				d.ready(0, 20_000)
 				d.calls()
-				d.send(0, success(0, 1, large(20_000)))
+				d.send(0, success(0, 1, large(19_900)))
 				d.ready(1, 20_000)
 				if got := fmt.Sprint(d.calls()); got != "[S000 S001]" || d.Stats().Unasked != 0 {
 					t.Errorf("called %s, counted %+v", got, d.Stats())

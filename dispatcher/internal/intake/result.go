@@ -92,7 +92,7 @@ func (i *Intake) conclude(ctx context.Context, a arrival, t store.Task) error {
 
 // commit settles an answer as it was judged, and gives the receipt.
 func (i *Intake) commit(ctx context.Context, a arrival, t store.Task, v verdict, now time.Time) error {
-	called := i.called(a) // the change that follows the commit takes the turn back
+	called, paid := i.paid(a) // the change that follows the commit takes the turn back
 	settled, err := i.cfg.Attempts.Settle(ctx, v.answer, now)
 	if err != nil {
 		return fmt.Errorf("cannot take the result of task %s attempt %d: %w", t.TaskID, a.message.Attempt, err)
@@ -101,13 +101,15 @@ func (i *Intake) commit(ctx context.Context, a arrival, t store.Task, v verdict,
 	case settled.Duplicate, settled.Refusal == protocol.CodeStale, settled.Refusal == protocol.CodeSettled:
 		return i.past(ctx, a, settled.Task)
 	case settled.Refusal == protocol.CodeLate:
+		i.charge(a, called, paid)
 		i.leaked(ctx, a, t.Type, v.answer.Attempt.Redacted) // it is kept for reading
 		return i.late(ctx, a, t)
 	case settled.Refusal != "":
 		i.refuse(ctx, a, t, settled.Refusal)
 		return nil
 	}
-	i.count(a, v, called)
+	i.charge(a, called, paid)
+	i.count(a, v)
 	i.leaked(ctx, a, t.Type, v.answer.Attempt.Redacted)
 	i.receipt(ctx, a, v.fault)
 	if settled.Recorded {
@@ -116,15 +118,36 @@ func (i *Intake) commit(ctx context.Context, a arrival, t store.Task, v verdict,
 	return nil
 }
 
-// called reports whether the answer has its turn now.
-func (i *Intake) called(a arrival) bool {
+// paid reports whether the answer has its turn now, and for how many bytes of it the
+// budget has paid.
+func (i *Intake) paid(a arrival) (called bool, bytes int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.line.sending[upload{a.message.TaskID, a.message.Attempt}] != nil
+	u := upload{a.message.TaskID, a.message.Attempt}
+	if e := i.line.entries[u]; e != nil {
+		bytes = e.paid
+	}
+	return i.line.sending[u] != nil, bytes
 }
 
-// count notes what came, and charges the budget with what came uncalled for.
-func (i *Intake) count(a arrival, v verdict, called bool) {
+// charge has the budget pay for what came of a committed answer and is not paid for:
+// because it was not called for, or is more than was announced. Each attempt is
+// charged once, so nobody can hold up the others by what they send.
+func (i *Intake) charge(a arrival, called bool, paid int) {
+	size := len(a.sent())
+	if size <= protocol.InlineLimit {
+		return
+	}
+	if !called {
+		i.stats.unasked.Add(1)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.tokens.Spend(time.Now(), size-paid)
+}
+
+// count notes what came.
+func (i *Intake) count(a arrival, v verdict) {
 	if v.fault != nil {
 		i.stats.invalid.Add(1)
 		if left, due := i.due(a.who, string(v.fault.code)); due {
@@ -138,10 +161,6 @@ func (i *Intake) count(a arrival, v verdict, called bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.leave(upload{a.message.TaskID, a.message.Attempt})
-	if size := len(a.message.Result); size > protocol.InlineLimit && !called {
-		i.stats.unasked.Add(1)
-		i.tokens.Spend(time.Now(), size)
-	}
 }
 
 // past answers what comes for an attempt that is over: with the receipt again
