@@ -20,13 +20,13 @@ func (hq *headquarters) watchClock(ctx context.Context) {
 	hq.clock.Start(ctx, clock.Watch{Hanging: hq.hanging, Told: hq.clockSaid(), Stepped: hq.stepped, Logger: hq.log})
 }
 
-// hanging says what hangs on headquarters' time, "" when nothing does. A grant that
-// is on its way is not in the store yet.
-func (hq *headquarters) hanging(ctx context.Context) (string, error) {
+// hanging says what hangs on headquarters' time and is not due by the given moment,
+// "" when nothing does. A grant that is on its way is not in the store yet.
+func (hq *headquarters) hanging(ctx context.Context, by time.Time) (string, error) {
 	if now := hq.grant.Stats(); now.Waiting+now.Running > 0 {
 		return fmt.Sprintf("%d claims wait, %d attempts run", now.Waiting, now.Running), nil
 	}
-	return hq.store.Hanging(ctx)
+	return hq.store.Hanging(ctx, by)
 }
 
 // stepped writes down that times before and after do not follow each other.

@@ -62,8 +62,9 @@ func (s *Step) Error() string {
 
 // Watch is what a clock needs to take steps over.
 type Watch struct {
-	// Hanging says what hangs on headquarters' time, "" when nothing does.
-	Hanging func(ctx context.Context) (string, error)
+	// Hanging says what hangs on headquarters' time, "" when nothing does. What was
+	// due by the given moment, the earlier of both times, does not: it stays due.
+	Hanging func(ctx context.Context, by time.Time) (string, error)
 	// Told is told of a step that has to wait, again when it changed or waits long,
 	// and with nil when it is over. It must not block.
 	Told func(step *Step)

@@ -18,6 +18,7 @@ type bench struct {
 	mu      sync.Mutex
 	set     time.Duration // how far the wall was set
 	hanging string
+	by      time.Time // of the last question
 	told    []*clock.Step
 	stepped time.Duration // by how much it was told to have stepped in all
 }
@@ -27,7 +28,12 @@ func setup(t *testing.T) *bench {
 	b := &bench{}
 	b.Clock = clock.New(func() time.Time { return time.Now().Add(b.read()) })
 	b.Start(t.Context(), clock.Watch{
-		Hanging: func(context.Context) (string, error) { b.mu.Lock(); defer b.mu.Unlock(); return b.hanging, nil },
+		Hanging: func(_ context.Context, by time.Time) (string, error) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.by = by
+			return b.hanging, nil
+		},
 		Told:    func(step *clock.Step) { b.mu.Lock(); defer b.mu.Unlock(); b.told = append(b.told, step) },
 		Stepped: func(by time.Duration) { b.mu.Lock(); defer b.mu.Unlock(); b.stepped += by },
 		Logger:  slog.New(slog.DiscardHandler),
@@ -66,6 +72,9 @@ func TestAStepWaitsForWhatHangsOnTheTime(t *testing.T) {
 				t.Errorf("by %s: headquarters' time stepped by %s under a run", by, got)
 			}
 			told := b.says()
+			if got := b.by.Sub(b.Now()); got > min(by, 0) || got < min(by, 0)-time.Second {
+				t.Errorf("by %s: asked for what is not due by a time that is ahead by %s", by, got)
+			}
 			if len(told) != 1 || told[0] == nil || told[0].By != by || told[0].Long || told[0].Stays || b.Step() == nil {
 				t.Fatalf("by %s: told %v", by, told)
 			}

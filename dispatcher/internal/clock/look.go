@@ -94,7 +94,11 @@ func (c *Clock) tryHold(ctx context.Context) bool {
 }
 
 func (c *Clock) hanging(ctx context.Context) string {
-	why, err := c.watch.Hanging(ctx)
+	by := c.Now()
+	if wall := c.wall(); wall.Before(by) {
+		by = wall
+	}
+	why, err := c.watch.Hanging(ctx, by)
 	if err != nil {
 		return "it cannot be told: " + err.Error()
 	}
