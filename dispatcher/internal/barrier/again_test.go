@@ -2,12 +2,14 @@ package barrier_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
 )
 
@@ -43,6 +45,63 @@ func TestTheSummaryOfAClosedRunIsSaidAgain(t *testing.T) {
 			t.Errorf("got summaries %+v; want revision 2 for a broker that forgot", sums)
 		}
 	})
+}
+
+// TestABrokerThatTakesNoSummaryKeepsNoRevisionBack, of the run whose summary it is or
+// of one that waits to say its own, whether it refuses or does not answer. The newest summary comes when it is back.
+func TestABrokerThatTakesNoSummaryKeepsNoRevisionBack(t *testing.T) {
+	for name, silent := range map[string]bool{"refuses": false, "does not answer": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := setup(t)
+				d.start()
+				d.create(3)
+				d.create(3, func(r *store.Run) { r.RunID = "R2" })
+				d.pass(2 * time.Minute)
+				mute := make(chan struct{})
+				if silent {
+					d.mute.Store(&mute)
+				} else {
+					d.refuse(errors.New("the broker is away"))
+				}
+				if err := d.barrier.Refresh(t.Context()); err != nil { // each run's summary is on its way
+					t.Fatal(err)
+				}
+				d.settle()
+				for i := range 2 {
+					d.succeed(i)
+					d.pass(time.Minute)
+				}
+				if got := d.series(); got != "r1:3 r2:3 r3:3" {
+					t.Errorf("the revisions while the broker takes nothing: %s", got)
+				}
+				want := "[]"
+				if !silent {
+					want = "[summary_not_published R1: cannot publish"
+				}
+				if raised := fmt.Sprint(d.raised()); !strings.HasPrefix(raised, want) || strings.Contains(raised, "report_not") {
+					t.Errorf("alarms: %s", raised)
+				}
+				d.refuse(nil)
+				d.mute.Store(nil)
+				close(mute)
+				d.pass(2 * time.Minute)
+				said := map[string]int{}
+				for _, s := range d.summaries() {
+					if s.Revision < said[s.RunID] {
+						t.Errorf("revision %d of %s is said after revision %d", s.Revision, s.RunID, said[s.RunID])
+					}
+					said[s.RunID] = s.Revision
+				}
+				if said[runID] != 3 || said["R2"] != 1 {
+					t.Errorf("said last: %v", said)
+				}
+				if raised := d.raised(); !silent && raised[len(raised)-1] != "summary_not_published R1: <nil>" {
+					t.Errorf("the end of the trouble is not said: %q", raised)
+				}
+			})
+		})
+	}
 }
 
 // TestTheSummaryOfAnOpenRunIsSaidAgainWhenTheBrokerIsReached: also while the next

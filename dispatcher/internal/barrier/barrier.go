@@ -193,6 +193,7 @@ func (b *Barrier) Refresh(ctx context.Context) error {
 		b.know(closed)
 		for _, r := range b.runs {
 			r.asked++
+			r.voice.notUntil = time.Time{}
 			b.arrange(r)
 		}
 	})

@@ -37,8 +37,9 @@ type run struct {
 	closed  bool
 
 	revision  int // the newest that is complete
-	published int // the newest whose files and summary are out
+	published int // the newest whose files are out, and marked
 
+	word        *word     // the summary to be said next; nil: none but the newest again
 	asked, told int       // how often the newest summary was to be said again, and was
 	againAt     time.Time // not said again before; zero: at once
 
@@ -47,12 +48,15 @@ type run struct {
 	lateSeen  int
 
 	state  errand // counts, judges, revises, ends
-	output errand // publishes
-	again  errand // says a summary again; never while output is busy
+	output errand // publishes the files
+	voice  errand // says summaries, alone: none that is older follows a newer one
 
 	due   time.Time // when the clock is to look at it; zero: not by itself
 	index int       // in the clock, -1 when it is not there
 }
+
+// word is a summary that is ready to be said.
+type word struct{ say func() error }
 
 // errand is one kind of work on a run, done by one goroutine at a time.
 type errand struct {
@@ -70,7 +74,7 @@ func (e *errand) succeeded() { e.notUntil, e.failures = time.Time{}, 0 }
 
 // shift moves the pauses of a run; its deadlines stay where they are.
 func (r *run) shift(by time.Duration) {
-	for _, at := range []*time.Time{&r.lateFirst, &r.lateLast, &r.state.notUntil, &r.output.notUntil, &r.againAt} {
+	for _, at := range []*time.Time{&r.lateFirst, &r.lateLast, &r.state.notUntil, &r.output.notUntil, &r.voice.notUntil, &r.againAt} {
 		if !at.IsZero() {
 			*at = at.Add(by)
 		}
@@ -119,14 +123,17 @@ func (r *run) next(cfg *Config) (action, time.Time) {
 // unpublished reports whether a revision waits to be published, and until when
 // not.
 func (r *run) unpublished() (bool, time.Time) {
-	return r.published < r.revision && !r.output.busy && !r.again.busy, r.output.notUntil
+	return r.published < r.revision && !r.output.busy, r.output.notUntil
 }
 
-// untold reports whether the summary is to be said again, and until when not. A
-// revision that waits comes first, unless it cannot be published.
-func (r *run) untold() (bool, time.Time) {
+// unsaid reports whether a summary is to be said, and until when not. To say one
+// again, a revision that waits comes first, unless it cannot be published.
+func (r *run) unsaid() (bool, time.Time) {
+	if r.word != nil {
+		return !r.voice.busy, r.voice.notUntil
+	}
 	waits := r.published < r.revision && r.output.failures == 0
-	return r.told < r.asked && r.revision > 0 && !waits && !r.output.busy && !r.again.busy, r.againAt
+	return r.told < r.asked && r.revision > 0 && !waits && !r.output.busy && !r.voice.busy, latest(r.againAt, r.voice.notUntil)
 }
 
 func earliest(a, b time.Time) time.Time {

@@ -164,11 +164,11 @@ func (b *Barrier) arrange(r *run) {
 	if publish, at := r.unpublished(); publish && (!waiting || at.Before(due)) {
 		waiting, due = true, at
 	}
-	if again, at := r.untold(); again && (!waiting || at.Before(due)) {
+	if say, at := r.unsaid(); say && (!waiting || at.Before(due)) {
 		waiting, due = true, at
 	}
 	b.clock.set(r, due, waiting)
-	if r.closed && r.index < 0 && !r.state.busy && !r.output.busy && !r.again.busy {
+	if r.closed && r.index < 0 && !r.state.busy && !r.output.busy && !r.voice.busy {
 		delete(b.runs, r.id)
 	}
 }
@@ -180,8 +180,8 @@ func (b *Barrier) startDue(ctx context.Context) {
 		if what, at := r.next(&b.cfg); what != none && !at.After(now) {
 			b.startErrand(ctx, r, &r.state, "barrier_stuck", b.stateWork(ctx, r, what))
 		}
-		if again, at := r.untold(); again && !at.After(now) {
-			b.startErrand(ctx, r, &r.again, "", b.againWork(ctx, r))
+		if say, at := r.unsaid(); say && !at.After(now) {
+			b.startErrand(ctx, r, &r.voice, "summary_not_published", b.voiceWork(ctx, r))
 		}
 		if publish, at := r.unpublished(); publish && !at.After(now) {
 			b.startErrand(ctx, r, &r.output, "report_not_published", b.outputWork(ctx, r))

@@ -11,6 +11,7 @@ import (
 	"iter"
 	"path"
 	"runtime/debug"
+	"slices"
 
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
@@ -25,39 +26,32 @@ const missingShown = 100
 // Those of fewer are written in some tenths of a second, and one word is enough.
 const largeAbove = 5000
 
-// outputWork prepares the publication of the run's next revision.
+// outputWork prepares the publication of the run's next revision. Its summary is
+// another errand, so that a broker that takes none holds up no files.
 func (b *Barrier) outputWork(ctx context.Context, r *run) func() (func(), error) {
-	id, revision, asked := r.id, r.published+1, r.asked
+	id, revision := r.id, r.published+1
+	early := func(say func() error) { b.post(func() { r.word = &word{say}; b.arrange(r) }) }
 	return func() (func(), error) {
-		next, err := b.publish(ctx, id, revision)
+		next, say, err := b.publish(ctx, id, revision, early)
 		return func() {
 			r.has(next)
 			if next == 0 {
-				r.told = asked
+				r.word = &word{say}
 			}
 			r.published = max(r.published, revision, next-1)
 		}, err
 	}
 }
 
-// publish brings one revision out: the files, the JSON file first and the manifest
-// last, then the mark in the store, then the retained summary. A large one has its
-// summary said before, too, as soon as the JSON file is there: nobody is to wait for
-// the other formats. Everything is made from the store alone, so that whatever
-// was lost on the way is made again with the same bytes. A revision that was
-// marked before has only its summary sent again. One whose number is taken by a
-// revision that the store does not know is reissued under next, else next is 0.
-// A broker that takes no summary holds up no other run's files.
-func (b *Barrier) publish(ctx context.Context, id string, revision int) (next int, err error) {
-	next, summarise, err := b.publishFiles(ctx, id, revision)
-	if err != nil || next != 0 {
-		return next, err
-	}
-	return 0, summarise()
-}
-
-// publishFiles is publish up to the summary, one revision at a time.
-func (b *Barrier) publishFiles(ctx context.Context, id string, revision int) (next int, summarise func() error, err error) {
+// publish brings one revision out, one at a time: the files, the JSON file first and
+// the manifest last, then the mark in the store. It returns what says the retained
+// summary, which a large one has given to early, too, as soon as the JSON file is
+// there: nobody is to wait for the other formats. Everything is made from the store
+// alone, so that whatever was lost on the way is made again with the same bytes. A
+// revision that was marked before has only its summary said again. One whose number
+// is taken by a revision that the store does not know is reissued under next, else
+// next is 0.
+func (b *Barrier) publish(ctx context.Context, id string, revision int, early func(func() error)) (next int, summarise func() error, err error) {
 	if !enter(ctx, b.writing) {
 		return 0, nil, ctx.Err()
 	}
@@ -77,7 +71,7 @@ func (b *Barrier) publishFiles(ctx context.Context, id string, revision int) (ne
 	if err := b.deps.Reporter.Check(head, in.rows); err != nil {
 		return 0, nil, err
 	}
-	files, err := b.writeFiles(ctx, head, in)
+	files, err := b.writeFiles(ctx, head, in, early)
 	if unknown, ok := errors.AsType[*unknownRevisions](err); ok {
 		next, err = b.reissue(ctx, id, revision, unknown.highest)
 		return next, nil, err
@@ -102,11 +96,20 @@ func (b *Barrier) summariseAgain(ctx context.Context, run *store.Run, revisions 
 	return b.summarise(ctx, head, in.missing, revisions[len(revisions)-1].Files)
 }
 
-// againWork prepares to say the run's newest summary again. What fails is not tried
-// again, since a broker that is away is told when it is back, and raises no alarm.
-func (b *Barrier) againWork(ctx context.Context, r *run) func() (func(), error) {
-	id, asked := r.id, r.asked
+// voiceWork prepares to say the summary of what was published, or else the newest one
+// again. The latter is not tried again when it fails, since a broker that is away is
+// told when it is back, and raises no alarm.
+func (b *Barrier) voiceWork(ctx context.Context, r *run) func() (func(), error) {
+	id, asked, fresh := r.id, r.asked, r.word
 	return func() (func(), error) {
+		if fresh != nil {
+			return func() {
+				r.told = asked
+				if r.word == fresh { // and none that is newer
+					r.word = nil
+				}
+			}, fresh.say()
+		}
 		_, err := b.survive(id, 0, func() (func(), error) { return nil, b.tell(ctx, id) })
 		if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrClosed) {
 			b.deps.Log.Info("cannot say a summary again; that is tried when the broker is reached anew", "run_id", id, "error", err)
@@ -222,7 +225,7 @@ func (b *Barrier) place(head *protocol.ReportHead) (dir, stem string, err error)
 }
 
 // writeFiles writes every format and, last, the manifest.
-func (b *Barrier) writeFiles(ctx context.Context, head protocol.ReportHead, in *shelf) ([]protocol.ManifestFile, error) {
+func (b *Barrier) writeFiles(ctx context.Context, head protocol.ReportHead, in *shelf, early func(func() error)) ([]protocol.ManifestFile, error) {
 	dir, stem, err := b.place(&head)
 	if err != nil {
 		return nil, err
@@ -240,9 +243,8 @@ func (b *Barrier) writeFiles(ctx context.Context, head protocol.ReportHead, in *
 		}
 		files = append(files, file)
 		if format.Ext == telling && head.Targets > largeAbove {
-			if err := b.summarise(ctx, head, in.missing, files); err != nil {
-				b.deps.Log.Info("cannot say a summary before all files are written; it comes with them", "run_id", head.RunID, "error", err)
-			}
+			missing, first := in.missing, slices.Clone(files)
+			early(func() error { return b.summarise(ctx, head, missing, first) })
 		}
 	}
 	manifest, err := protocol.Encode(protocol.Manifest{Schema: protocol.ManifestSchema, RunID: head.RunID, Job: head.Job,

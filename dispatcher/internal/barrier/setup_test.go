@@ -43,6 +43,8 @@ type desk struct {
 	step atomic.Int64 // of headquarters' wall clock, in ns
 	deaf atomic.Bool  // the barrier does not hear yet what changed
 
+	mute atomic.Pointer[chan struct{}] // the broker takes messages and does not answer until it is closed
+
 	mu      sync.Mutex
 	sent    []protocol.Summary
 	away    error // of the broker
@@ -128,7 +130,14 @@ func (d *desk) settle() {
 }
 
 // Publish plays the broker.
-func (d *desk) Publish(_ context.Context, out transport.Outbound) error {
+func (d *desk) Publish(ctx context.Context, out transport.Outbound) error {
+	if mute := d.mute.Load(); mute != nil {
+		select {
+		case <-*mute:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.away != nil {
