@@ -23,7 +23,6 @@ type aCase struct {
 	work       time.Duration
 	hold       bool
 	bytes      int
-	start      bool // terminals tell that an attempt started
 	patience   time.Duration
 	rep        int
 }
@@ -38,7 +37,6 @@ func (o *aCase) Flags(f *flag.FlagSet) {
 	f.DurationVar(&o.work, "think", 0, "how long one execution takes")
 	f.BoolVar(&o.hold, "hold", false, "hold all results back until everything is granted: how fast they come in then")
 	f.IntVar(&o.bytes, "bytes", 1024, "size of one result, about")
-	f.BoolVar(&o.start, "start", true, "terminals say that an attempt started, as real ones do")
 	f.DurationVar(&o.patience, "patience", 3*time.Minute, "how long it may take")
 	f.IntVar(&o.rep, "rep", 0, "the repetition, for the row")
 }
@@ -47,9 +45,6 @@ func (o *aCase) name() string {
 	name := "muster"
 	if o.signed {
 		name += "-signed"
-	}
-	if !o.start {
-		name += "-nostart"
 	}
 	if o.hold {
 		name += "-hold"
@@ -82,7 +77,7 @@ func (o *aCase) Measure(ctx context.Context) (line any, err error) {
 	if err := s.Hire(ctx); err != nil {
 		return nil, err
 	}
-	crew := orders{Addr: s.Addr, Options: crowd.Options{Terminals: o.terminals, Tasks: o.tasks, Work: o.work, Hold: o.hold, Bytes: o.bytes, Progress: o.start, Signed: o.signed}}
+	crew := orders{Addr: s.Addr, Options: crowd.Options{Terminals: o.terminals, Tasks: o.tasks, Work: o.work, Hold: o.hold, Bytes: o.bytes, Signed: o.signed}}
 	if o.signed {
 		crew.Password = site.Password
 	}

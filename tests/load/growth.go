@@ -54,7 +54,7 @@ func (o *aGrowth) Measure(ctx context.Context) (line any, err error) {
 	if err := s.Hire(ctx); err != nil {
 		return nil, err
 	}
-	c, err := hq.inhabit(ctx, crowd.Options{Terminals: o.tasks(), Tasks: o.tasks(), Bytes: o.bytes, Progress: true})
+	c, err := hq.inhabit(ctx, crowd.Options{Terminals: o.tasks(), Tasks: o.tasks(), Bytes: o.bytes})
 	if err != nil {
 		return nil, err
 	}

@@ -31,8 +31,9 @@ import (
 
 const (
 	// StartTimeout bounds the silence between a grant and the first sign of
-	// life: a terminal reports the start at once, so what is silent for longer
-	// never got the grant or is gone, and its slot is wanted by others.
+	// life: a terminal answers or reports the start within a second or two, so what
+	// is silent for longer never got the grant or is gone, and its slot is wanted by
+	// others.
 	StartTimeout = 30 * time.Second
 	// claimLife is how long a claim waits without being repeated. Terminals
 	// claim again every 15 to 30 s; one that missed four times is gone, whether

@@ -180,15 +180,18 @@ func recordAnswer(tx *sqlite.Tx, c claimed, a Attempt, late bool, ended, now tim
 		after.Duration, after.Answer, after.Executed, after.Late, after.ExitCode = a.Duration.Truncate(time.Millisecond), a.Answer, a.Executed, late, a.ExitCode
 		after.Failure, after.SHA256, after.Bytes, after.Columns, after.OutputTail = a.Failure, a.SHA256, a.Bytes, a.Columns, a.OutputTail
 		after.Redacted = a.Redacted
+		if after.StartedAt.IsZero() && a.Executed {
+			after.StartedAt = sqlite.Stored(startedBy(a, after.GrantedAt, now))
+		}
 		code := protocol.Code("")
 		if !ended.IsZero() {
 			code = failureCode(a)
 		}
-		_, err = tx.Exec(`UPDATE attempts SET received_at = ?, terminal_from = ?, terminal_to = ?, duration_ms = ?, answer = ?,
+		_, err = tx.Exec(`UPDATE attempts SET started_at = ?, received_at = ?, terminal_from = ?, terminal_to = ?, duration_ms = ?, answer = ?,
 				executed = ?, late = ?, exit_code = ?, failure = ?, sha256 = ?, bytes = ?, columns = ?, output_tail = ?, result = ?, redacted = ?,
 				ended_at = ?, code = ?
 			WHERE task_id = ? AND attempt = ? AND received_at = 0`,
-			sqlite.Millis(now), sqlite.Millis(a.TerminalFrom), sqlite.Millis(a.TerminalTo), a.Duration.Milliseconds(), a.Answer,
+			sqlite.Millis(after.StartedAt), sqlite.Millis(now), sqlite.Millis(a.TerminalFrom), sqlite.Millis(a.TerminalTo), a.Duration.Milliseconds(), a.Answer,
 			a.Executed, late, a.ExitCode, failure, a.SHA256, a.Bytes, sqlite.Optional(a.Columns, a.Columns != nil), a.OutputTail, sqlite.Text(a.Result), a.Redacted,
 			sqlite.Millis(ended), code, a.TaskID, a.Attempt)
 	}
@@ -196,6 +199,16 @@ func recordAnswer(tx *sqlite.Tx, c claimed, a Attempt, late bool, ended, now tim
 		return Attempt{}, fmt.Errorf("cannot record the answer: %w", err)
 	}
 	return after, nil
+}
+
+// startedBy is when an attempt that gave no sign of life had started at the latest:
+// by how long it took as its terminal measured it, and on headquarters' clock.
+func startedBy(a Attempt, granted, now time.Time) time.Time {
+	at := now.Add(-max(0, a.Duration, a.TerminalTo.Sub(a.TerminalFrom)))
+	if at.Before(granted) {
+		return granted
+	}
+	return at
 }
 
 // keepRejected keeps a refused payload for reading, cut to a size and to a

@@ -166,6 +166,46 @@ func TestAnswerIsStoredByteForByte(t *testing.T) {
 	}
 }
 
+// TestAnAttemptWithoutASignStartedByItsAnswer: as long before it as the terminal says
+// that it took, by headquarters' clock and not before the grant.
+func TestAnAttemptWithoutASignStartedByItsAnswer(t *testing.T) {
+	t.Parallel()
+	came := at(10 * time.Second)
+	for name, c := range map[string]struct {
+		change func(*store.Attempt)
+		sign   time.Time
+		want   time.Time
+	}{
+		"took no time":          {func(*store.Attempt) {}, time.Time{}, came},
+		"took 400 ms":           {func(a *store.Attempt) { a.Duration = 400 * time.Millisecond }, time.Time{}, came.Add(-400 * time.Millisecond)},
+		"took longer than that": {func(a *store.Attempt) { a.Duration = time.Hour }, time.Time{}, t0},
+		"was cut off": {func(a *store.Attempt) { a.TerminalFrom, a.TerminalTo = at(-time.Hour), at(3*time.Second-time.Hour) },
+			time.Time{}, at(7 * time.Second)},
+		"a clock set back":  {func(a *store.Attempt) { a.TerminalFrom, a.TerminalTo = at(time.Hour), t0 }, time.Time{}, came},
+		"was never started": {func(a *store.Attempt) { a.Executed = false }, time.Time{}, time.Time{}},
+		"gave a sign":       {func(a *store.Attempt) { a.Duration = 9 * time.Second }, at(2 * time.Second), at(2 * time.Second)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.create(1)
+			b.grant(0, t0)
+			if !c.sign.IsZero() {
+				if ok, err := b.Sign(t.Context(), store.Sign{TaskID: taskID(0), Attempt: 1, StoreID: storeID(0), TerminalID: "pos1", LeaseUntil: came}, c.sign); err != nil || !ok {
+					t.Fatal(ok, err)
+				}
+			}
+			a := success(0, 1, `{}`)
+			c.change(&a.Attempt)
+			b.settle(a, came)
+			attempts, err := b.ListAttempts(t.Context(), taskID(0))
+			if err != nil || len(attempts) != 1 || attempts[0].StartedAt != c.want || attempts[0].LastSignAt != c.sign {
+				t.Errorf("stored %+v, %v, want it started at %v", attempts, err, c.want)
+			}
+		})
+	}
+}
+
 func TestFailureIsStoredWithItsTask(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -146,7 +146,9 @@ type Attempt struct {
 	StoreID      string
 	TerminalID   string
 	GrantedAt    time.Time
-	StartedAt    time.Time // first sign of life, headquarters' clock
+	// StartedAt is the first sign of life, on headquarters' clock; without one it is
+	// when the attempt had started at the latest, as its answer tells.
+	StartedAt    time.Time
 	LastSignAt   time.Time
 	ReadyAt      time.Time
 	LeaseUntil   time.Time

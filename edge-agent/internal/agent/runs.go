@@ -13,6 +13,10 @@ import (
 	"muster/internal/protocol"
 )
 
+// quiet is how long an attempt runs before it says that it started: its result tells
+// that too, and most attempts end sooner.
+const quiet = time.Second
+
 // execution is one that runs.
 type execution struct {
 	attempt      int
@@ -34,7 +38,7 @@ func (a *Agent) execute(w *work, g *grant, now time.Time) {
 		limit = time.Duration(w.offer.RunTimeoutMs) * time.Millisecond
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
-	w.run = &execution{attempt: g.attempt, offer: w.hash, began: now, lease: g.lease, nextProgress: now, cancel: cancel}
+	w.run = &execution{attempt: g.attempt, offer: w.hash, began: now, lease: g.lease, nextProgress: a.firstProgress(w.offer, g.lease, now), cancel: cancel}
 	a.running++
 	order := executor.Order{
 		TaskID: w.id, Attempt: g.attempt, StoreID: a.cfg.StoreID, TerminalID: a.cfg.TerminalID,
@@ -71,16 +75,28 @@ func (a *Agent) perform(ctx context.Context, job executor.Executor, order execut
 	return ending.Judge(order, output, err, cause), cause
 }
 
-// renew says that an attempt lives, at its start and every third of its lease.
+// firstProgress is when an attempt says that it started: after it was quiet, or at
+// once where headquarters would take that for silence, because the lease is short or
+// the barrier judges what runs.
+func (a *Agent) firstProgress(offer *protocol.Offer, lease time.Duration, now time.Time) time.Time {
+	barrier := a.untilServer(offer.Deadline, now)
+	if lease < 3*quiet || barrier > 0 && barrier < 2*quiet {
+		return now
+	}
+	return now.Add(quiet)
+}
+
+// renew says that an attempt lives: soon after its start and every third of its
+// lease, and what could not be said as soon as there is a link.
 func (a *Agent) renew(w *work, now time.Time) {
-	if w.run == nil || a.later(w.run.nextProgress, now) {
+	if w.run == nil || a.later(w.run.nextProgress, now) || !a.up {
 		return
 	}
 	attempt, lease := w.run.attempt, w.run.lease
 	if w.grant != nil { // a newer grant will be answered by this very execution
 		attempt, lease = w.grant.attempt, w.grant.lease
 	}
-	said := a.up && a.send(protocol.KindProgress, protocol.Progress{Meta: a.cfg.Stamp.Meta(), TaskID: w.id, Attempt: attempt})
+	said := a.send(protocol.KindProgress, protocol.Progress{Meta: a.cfg.Stamp.Meta(), TaskID: w.id, Attempt: attempt})
 	if said && w.grant != nil {
 		w.grant.until = now.Add(lease)
 	}

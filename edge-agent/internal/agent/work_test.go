@@ -76,6 +76,7 @@ func TestTheRunningExecutionKeepsANewerGrantAlive(t *testing.T) {
 			}
 		}
 		grant(1, 3*lease)
+		sleep(time.Second)
 		wantSign(1)
 		sleep(lease)
 		wantSign(1)
@@ -92,6 +93,50 @@ func TestTheRunningExecutionKeepsANewerGrantAlive(t *testing.T) {
 		}
 		b.wantMarks("t1/1")
 	})
+}
+
+// TestAnAttemptThatLastsSaysThatItStarted, after a second, or at once where
+// headquarters would take that for silence; and when there is a link again.
+func TestAnAttemptThatLastsSaysThatItStarted(t *testing.T) {
+	t.Parallel()
+	const usual = 45 * time.Second
+	for name, c := range map[string]struct {
+		lease, barrier time.Duration
+		away           bool // until it says so
+		after          time.Duration
+	}{
+		"usually":              {usual, time.Minute, false, time.Second},
+		"a lease of 3 s":       {3 * time.Second, time.Minute, false, time.Second},
+		"a short lease":        {2999 * time.Millisecond, time.Minute, false, 0},
+		"just before barrier":  {usual, 1999 * time.Millisecond, false, 0},
+		"behind the barrier":   {usual, -time.Second, false, time.Second},
+		"away when it was due": {usual, time.Minute, true, 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, lasting(time.Minute), func(t *testing.T, b *bench) {
+				b.connect()
+				b.offer("t1", func(o *protocol.Offer) { o.Deadline = time.Now().Add(c.barrier).UnixMilli() })
+				b.order(protocol.Order{Order: protocol.OrderGrant, TaskID: "t1", Attempt: 1, LeaseMs: c.lease.Milliseconds(), RunTimeoutMs: 60_000})
+				if c.away {
+					b.agent.Down()
+				}
+				if c.after > 0 {
+					sleep(c.after - time.Millisecond)
+					if early := drain[protocol.Progress](t, b.wire, protocol.KindProgress); len(early) > 0 {
+						t.Fatalf("said before its time: %+v", early)
+					}
+				}
+				if c.away {
+					b.agent.Up()
+				}
+				sleep(time.Millisecond)
+				if said := drain[protocol.Progress](t, b.wire, protocol.KindProgress); len(said) != 1 || said[0].Attempt != 1 {
+					t.Errorf("said %+v, want once that attempt 1 lives", said)
+				}
+			})
+		})
+	}
 }
 
 // unspeakable is an error that cannot say what it is.

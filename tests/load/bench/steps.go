@@ -63,8 +63,8 @@ func groups(part string) [][]step {
 		return [][]step{{
 			{label: labelIngest, sys: "muster", who: inProcess},
 			{label: labelIngest, sys: "peers", who: peers, args: []string{"ingest"}},
-			ourCase(labelIngest, "muster-signed", 20_000, 500, "-signed", "-hold", "-start=false"),
-			ourCase(labelIngest, "muster-unsigned", 20_000, 500, "-hold", "-start=false"),
+			ourCase(labelIngest, "muster-signed", 20_000, 500, "-signed", "-hold"),
+			ourCase(labelIngest, "muster-unsigned", 20_000, 500, "-hold"),
 		}}
 	case "conns":
 		return [][]step{{

@@ -1,6 +1,6 @@
 // Package crowd is a fleet of simulated terminals that does as little as a
-// terminal can: offer, claim, grant, start, result, receipt, and signatures where
-// headquarters has an identity. Thousands fit into one process, one goroutine
+// terminal can: offer, claim, grant, result, receipt, a sign of life of what lasts,
+// and signatures where headquarters has an identity. Thousands fit into one process, one goroutine
 // each and no timer.
 //
 // It is for measuring and behaves well; terminals that misbehave are package
@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/oklog/ulid/v2"
 	"golang.org/x/sync/errgroup"
 
 	"muster/internal/protocol"
@@ -48,6 +49,9 @@ const (
 	// checkEvery: of so many messages of headquarters one has its signature
 	// verified. All of them is the terminals' work, on machines of their own.
 	checkEvery = 64
+	// quiet is how long an execution runs before its terminal says that it started,
+	// as the agent does.
+	quiet = time.Second
 )
 
 // Options say what a crowd does. Dial is required.
@@ -55,8 +59,7 @@ type Options struct {
 	Terminals int
 	Tasks     int // how many are to come, over all terminals
 	Work      time.Duration
-	Bytes     int  // of a result, about
-	Progress  bool // tell that an attempt started, as real terminals do
+	Bytes     int // of a result, about
 	Signed    bool
 	Mute      bool // claim nothing
 	Hold      bool // end no execution before everything is granted, then all
@@ -89,6 +92,9 @@ type Crowd struct {
 	log    string
 	topics protocol.Topics
 	all    []*terminal
+	// instance is the process that the terminals say they are: only one that names it
+	// may be quiet about a start.
+	instance string
 
 	offers, grants moments
 	receipts       atomic.Int64
@@ -97,7 +103,7 @@ type Crowd struct {
 	granted        chan struct{}
 	online         atomic.Int64
 	ready, done    chan struct{}
-	running        chan execution
+	starts, ends   chan execution // in the order in which they are due
 	sums           Sums
 	heard          atomic.Int64
 	list           atomic.Pointer[trust.Document]
@@ -105,11 +111,11 @@ type Crowd struct {
 	buffers        sync.Pool
 }
 
-// execution is what a terminal is busy with.
+// execution is what a terminal is busy with, and when there is something to say of it.
 type execution struct {
-	t   *terminal
-	id  string
-	end time.Time
+	t  *terminal
+	id string
+	at time.Time
 }
 
 // New returns a crowd that is not connected.
@@ -118,9 +124,9 @@ func New(o Options) (*Crowd, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Crowd{Options: o, work: o.Work, topics: topics, log: strings.Repeat("x", max(0, o.Bytes-80)),
+	c := &Crowd{Options: o, work: o.Work, topics: topics, log: strings.Repeat("x", max(0, o.Bytes-80)), instance: ulid.Make().String(),
 		offers: newMoments(o.Tasks), grants: newMoments(o.Tasks), ready: make(chan struct{}), done: make(chan struct{}), granted: make(chan struct{}),
-		running: make(chan execution, o.Tasks), failure: make(chan error, 1)}
+		starts: make(chan execution, o.Tasks), ends: make(chan execution, o.Tasks), failure: make(chan error, 1)}
 	c.buffers.New = func() any { b := make([]byte, 0, 4<<10); return &b }
 	began := time.Now().UnixMicro()
 	for i := range o.Terminals {
@@ -153,6 +159,7 @@ func (c *Crowd) Connect(ctx context.Context) error {
 		return err
 	}
 	go c.clock(ctx)
+	go c.inTurn(ctx, c.starts, (*terminal).lasts)
 	go c.executions(ctx)
 	select {
 	case <-c.ready:
@@ -246,7 +253,10 @@ func (c *Crowd) grant(now time.Time) {
 // begin has every execution take as long as the others: the first to begin is
 // the first to end.
 func (c *Crowd) begin(t *terminal, id string, now time.Time) {
-	c.running <- execution{t, id, now.Add(c.work)}
+	if c.work > quiet {
+		c.starts <- execution{t, id, now.Add(quiet)}
+	}
+	c.ends <- execution{t, id, now.Add(c.work)}
 }
 
 func (c *Crowd) executions(ctx context.Context) {
@@ -258,18 +268,23 @@ func (c *Crowd) executions(ctx context.Context) {
 			return
 		}
 	}
+	c.inTurn(ctx, c.ends, (*terminal).ended)
+}
+
+// inTurn says of each execution what is to be said of it, in its time.
+func (c *Crowd) inTurn(ctx context.Context, due <-chan execution, say func(*terminal, string, time.Time) error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
-		case e := <-c.running:
-			timer.Reset(time.Until(e.end))
+		case e := <-due:
+			timer.Reset(time.Until(e.at))
 			select {
 			case <-timer.C:
 			case <-ctx.Done():
 				return
 			}
-			_ = e.t.ended(e.id, time.Now()) // its reader tells that it is cut off
+			_ = say(e.t, e.id, time.Now()) // its reader tells that it is cut off
 		case <-ctx.Done():
 			return
 		}

@@ -39,7 +39,7 @@ func TestTheCrowdSaysWhatTheProtocolSays(t *testing.T) {
 	decode(t, first, &claim)
 	decode(t, begun, &start)
 	decode(t, answer, &result)
-	if claim.TaskID != "task-1" || start.TaskID != "task-1" || start.Attempt != 2 || start.Percent != 0 {
+	if claim.TaskID != "task-1" || claim.Instance == "" || start.TaskID != "task-1" || start.Attempt != 2 || start.Percent != 0 {
 		t.Errorf("got claim %+v, start %+v", claim, start)
 	}
 	sum := sha256.Sum256(result.Result)

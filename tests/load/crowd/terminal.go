@@ -256,12 +256,6 @@ func (t *terminal) granted(out []byte, d *duty, payload []byte, now time.Time) [
 	}
 	t.crowd.grant(now)
 	d.attempt, d.offer, d.again = attempt, string(member(payload, "offerSha256")), now.Add(again)
-	if t.crowd.Progress {
-		buf := t.crowd.buffer()
-		*buf = t.startOf((*buf)[:0], d, now)
-		out = t.publish(out, toProgress, *buf)
-		t.crowd.give(buf)
-	}
 	if t.crowd.work > 0 || t.crowd.Hold {
 		t.crowd.begin(t, d.id, now)
 		return out
@@ -291,6 +285,20 @@ func (t *terminal) receipted(d *duty, payload []byte, now time.Time) {
 		t.crowd.receipt(now)
 	}
 	t.drop(d)
+}
+
+// lasts says that an execution lives, if it has not ended.
+func (t *terminal) lasts(id string, now time.Time) error {
+	buf := t.crowd.buffer()
+	defer t.crowd.give(buf)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	d := t.find([]byte(id))
+	if d == nil || d.ended {
+		return nil
+	}
+	*buf = t.startOf((*buf)[:0], d, now)
+	return t.write(t.publish(nil, toProgress, *buf))
 }
 
 // ended ends an execution.

@@ -33,7 +33,8 @@ func (t *terminal) frame(b []byte, now time.Time) []byte {
 
 func (t *terminal) claimOf(b []byte, d *duty, now time.Time) []byte {
 	b = append(t.frame(b, now), `,"taskId":"`...)
-	return append(append(b, d.id...), `","condition":{}}`...)
+	b = append(append(b, d.id...), `","condition":{},"instance":"`...)
+	return append(append(b, t.crowd.instance...), `"}`...)
 }
 
 func (t *terminal) startOf(b []byte, d *duty, now time.Time) []byte {
@@ -62,7 +63,7 @@ func (t *terminal) hello(now time.Time) ([]byte, error) {
 	t.seq++
 	return protocol.Encode(protocol.Hello{Meta: protocol.Meta{ID: ulid.Make().String(), At: protocol.At(now), Seq: t.seq},
 		AgentVersion: "crowd", Protocols: []int{1}, Jobs: []protocol.JobVersion{{Type: Job, Version: 1}}, Open: []protocol.OpenTask{},
-		ClockMs: now.UnixMilli()})
+		ClockMs: now.UnixMilli(), Instance: t.crowd.instance})
 }
 
 // member is the value of a member of a compact JSON object of which the values
