@@ -141,11 +141,11 @@ type Created struct {
 // Attempt is one execution record. Result is empty in lists. SHA256 and Bytes
 // are what the terminal announced until ReceivedAt is set, then the answer's.
 type Attempt struct {
-	TaskID       string
-	Attempt      int
-	StoreID      string
-	TerminalID   string
-	GrantedAt    time.Time
+	TaskID     string
+	Attempt    int
+	StoreID    string
+	TerminalID string
+	GrantedAt  time.Time
 	// StartedAt is the first sign of life, on headquarters' clock; without one it is
 	// when the attempt had started at the latest, as its answer tells.
 	StartedAt    time.Time
