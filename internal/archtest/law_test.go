@@ -109,6 +109,8 @@ func TestEachRuleFindsWhatIsPlantedForIt(t *testing.T) {
 			"package report\n\nimport \"net/http\"\n", "imports net/http"},
 		{"plan and report are pure", "dispatcher/internal/report/more.go",
 			"package report\n\nimport \"time\"\n\nvar at = time.Now\n", "uses time.Now"},
+		{"plan and report are pure", "dispatcher/internal/report/page/page.go",
+			"// Package page is.\npackage page\n\nimport \"os\"\n", "report/page/page.go imports os"},
 		{"only app sees the steps", "dispatcher/internal/grant/more.go",
 			"package grant\n\nimport \"muster/dispatcher/internal/plan\"\n", "dispatcher/internal/grant/more.go imports muster/dispatcher/internal/plan"},
 		{"only app sees the steps", "dispatcher/internal/grant/grant_test.go",

@@ -62,6 +62,10 @@ func productOf(dir string) func(source) bool {
 	return func(src source) bool { return src.dir == dir && !src.test }
 }
 
+func productUnder(dir string) func(source) bool {
+	return func(src source) bool { return within(src.dir, dir) && !src.test }
+}
+
 func taskImports(t tree) (found []string) {
 	t.eachImport(productOf("internal/task"), func(src source, imported string) {
 		if !standard(imported) {
@@ -133,13 +137,13 @@ func purity(t tree) (found []string) {
 	impure := []string{"os", "net", "database/sql", "syscall", "crypto/rand", "math/rand"}
 	clock := []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "NewTimer", "NewTicker", "Tick"}
 	for _, step := range []string{"plan", "report"} {
-		t.eachImport(productOf(stepFolder(step)), func(src source, imported string) {
+		t.eachImport(productUnder(stepFolder(step)), func(src source, imported string) {
 			if slices.ContainsFunc(impure, func(root string) bool { return within(imported, root) }) {
 				found = append(found, fmt.Sprintf("%s imports %s", src.path, imported))
 			}
 		})
 		for _, src := range t.sources {
-			if !productOf(stepFolder(step))(src) {
+			if !productUnder(stepFolder(step))(src) {
 				continue
 			}
 			for _, name := range selected(src.syntax, "time") {

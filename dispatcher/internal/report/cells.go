@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"muster/dispatcher/internal/report/words"
 )
 
 // csvRules stands in every manifest beside the CSV file.
@@ -101,9 +103,9 @@ func harmless(line string) bool {
 	if line == "" {
 		return true
 	}
-	if !isDigit(line[0]) {
+	if line[0] < '0' || line[0] > '9' {
 		first, _ := utf8.DecodeRuneInString(line)
-		return isLetter(line[0]) && !wordBegins(line) || isIdeograph(first)
+		return isLetter(line[0]) && !wordBegins(line) || words.Ideograph(first)
 	}
 	digits := len(line) - len(strings.TrimLeft(line, "0123456789"))
 	if wordBegins(strings.TrimLeft(line[digits:], " ./-")) {
@@ -139,6 +141,3 @@ func wordBegins(s string) bool {
 }
 
 func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
-
-// isIdeograph is true for the characters of East Asia, but for wide forms of others.
-func isIdeograph(r rune) bool { return r > '\u3000' && r <= '\ud7ff' }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"muster/dispatcher/internal/report/line"
 	"muster/internal/protocol"
 	"muster/internal/task"
 )
@@ -33,7 +34,7 @@ func (r *Reporter) check(head protocol.ReportHead, rows Rows) error {
 		return fmt.Errorf("%w: the buckets hold %d of %d targets", ErrSumRule, sum, head.Targets)
 	}
 	var counts protocol.Counts
-	var in rowReader
+	var in line.Reader
 	seen, last := 0, ""
 	for raw, err := range rows {
 		if err != nil {
@@ -64,12 +65,12 @@ func (r *Reporter) check(head protocol.ReportHead, rows Rows) error {
 	return nil
 }
 
-func (r *Reporter) checkRow(in *rowReader, raw json.RawMessage, head protocol.ReportHead) (*protocol.StoreRow, error) {
-	row, err := in.read(raw)
+func (r *Reporter) checkRow(in *line.Reader, raw json.RawMessage, head protocol.ReportHead) (*protocol.StoreRow, error) {
+	row, err := in.Read(raw)
 	if err != nil {
 		return row, err
 	}
-	if !in.usual || len(raw)-in.values > maxChecked || !fits(row) {
+	if !in.Usual || len(raw)-in.Values > maxChecked || !fits(row) {
 		if err := r.validate(raw, row); err != nil {
 			return row, err
 		}

@@ -5,11 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
+	"muster/dispatcher/internal/report/line"
 	"muster/internal/protocol"
 )
 
@@ -33,12 +32,12 @@ func CSV(w io.Writer, head protocol.ReportHead, rows Rows) error {
 		out.cell(textCell("job." + column.Name))
 	}
 	out.end()
-	var in rowReader
+	var in line.Reader
 	for raw, err := range rows {
 		if err != nil {
 			return err
 		}
-		row, err := in.read(raw)
+		row, err := in.Read(raw)
 		if err != nil {
 			return err
 		}
@@ -82,7 +81,7 @@ func (c *csvWriter) row(row *protocol.StoreRow) {
 	if row.Error != nil {
 		failure = *row.Error
 	}
-	for _, text := range []string{string(failure.Code), failure.Path, failure.Message, labelText(row.Labels)} {
+	for _, text := range []string{string(failure.Code), failure.Path, failure.Message, line.Labels(row.Labels)} {
 		c.cell(textCell(text))
 	}
 	for _, value := range row.Columns {
@@ -110,23 +109,8 @@ func (c *csvWriter) end() {
 	c.cols = 0
 }
 
-// valueText is a column's value as people read it: strings without quotes,
-// nothing for null, everything else byte for byte. text is true for a string.
-func valueText(raw json.RawMessage) (value string, text bool) {
-	switch {
-	case len(raw) == 0 || string(raw) == "null":
-		return "", false
-	case raw[0] == '"':
-		var s string
-		if json.Unmarshal(raw, &s) == nil {
-			return s, true
-		}
-	}
-	return string(raw), false
-}
-
 func valueCell(raw json.RawMessage) string {
-	value, text := valueText(raw)
+	value, text := line.Text(raw)
 	if text {
 		return textCell(value)
 	}
@@ -149,12 +133,4 @@ func intCell(n *int64) string {
 		return ""
 	}
 	return strconv.FormatInt(*n, 10)
-}
-
-func labelText(labels map[string]string) string {
-	pairs := make([]string, 0, len(labels))
-	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		pairs = append(pairs, key+"="+labels[key])
-	}
-	return strings.Join(pairs, ";")
 }

@@ -1,32 +1,30 @@
 package report
 
 import (
-	"bufio"
 	"encoding/json"
-	"io"
 
+	"muster/dispatcher/internal/report/line"
 	"muster/internal/protocol"
 )
 
-// TextCell, Visible and Shown are seams for property tests.
+// TextCell and Shown are seams for property tests.
 var (
 	TextCell = textCell
-	Visible  = visible
 	Shown    = shown
 	Harmless = harmless
 	Matches  = matches
 )
 
 // RowReader reads rows and says whether they were usual, and fit.
-type RowReader struct{ in rowReader }
+type RowReader struct{ in line.Reader }
 
 // Read returns nil for a row that is none.
 func (r *RowReader) Read(raw json.RawMessage) (row *protocol.StoreRow, usual, fit bool) {
-	row, err := r.in.read(raw)
+	row, err := r.in.Read(raw)
 	if err != nil {
 		return nil, false, false
 	}
-	return row, r.in.usual, r.in.usual && fits(row)
+	return row, r.in.Usual, r.in.Usual && fits(row)
 }
 
 // Validate asks the schema alone.
@@ -36,11 +34,4 @@ func (r *Reporter) Validate(raw json.RawMessage) error {
 		return err
 	}
 	return r.validate(raw, &row)
-}
-
-// Cell writes a cell of the page.
-func Cell(w io.Writer, before, text string) {
-	p := pageTable{out: bufio.NewWriter(w)}
-	p.cell(before, text)
-	_ = p.out.Flush()
 }

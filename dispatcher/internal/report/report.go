@@ -16,6 +16,9 @@ import (
 	"math"
 	"strings"
 
+	"muster/dispatcher/internal/report/line"
+	"muster/dispatcher/internal/report/page"
+	"muster/dispatcher/internal/report/words"
 	"muster/dispatcher/internal/schema"
 	"muster/internal/protocol"
 )
@@ -29,7 +32,7 @@ type Rows = iter.Seq2[json.RawMessage, error]
 type Reporter struct {
 	whole *schema.Schema
 	row   *schema.Schema
-	page  *page
+	page  *page.Page
 }
 
 // New compiles the schema of report.v1, whose definitions must hold storeRow.
@@ -46,11 +49,11 @@ func New(reportSchema []byte) (*Reporter, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := newPage()
+	html, err := page.New()
 	if err != nil {
 		return nil, err
 	}
-	return &Reporter{whole: whole, row: row, page: page}, nil
+	return &Reporter{whole: whole, row: row, page: html}, nil
 }
 
 // Formats lists the formats in the order in which they are to be written.
@@ -58,7 +61,7 @@ func (r *Reporter) Formats() []protocol.FileFormat {
 	return []protocol.FileFormat{
 		{Ext: "json", MediaType: "application/json", Rules: jsonRules},
 		{Ext: "csv", MediaType: "text/csv; charset=utf-8", Rules: csvRules},
-		{Ext: "html", MediaType: "text/html; charset=utf-8", Rules: htmlRules},
+		{Ext: "html", MediaType: "text/html; charset=utf-8", Rules: page.Rules},
 		{Ext: "xlsx", MediaType: "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", Rules: xlsxRules},
 	}
 }
@@ -72,7 +75,7 @@ func (r *Reporter) Write(w io.Writer, ext string, head protocol.ReportHead, rows
 	case "csv":
 		return CSV(w, head, rows)
 	case "html":
-		return r.HTML(w, head, rows)
+		return r.page.Write(w, head, rows)
 	case "xlsx":
 		return XLSX(w, head, rows)
 	}
@@ -97,12 +100,12 @@ func (r *Reporter) Build(head protocol.ReportHead, rows, previous Rows) (protoco
 	}
 	next, stop := pull(previous)
 	defer stop()
-	var now, old rowReader
+	var now, old line.Reader
 	for raw, err := range rows {
 		if err != nil {
 			return head, fmt.Errorf("cannot build report %s r%d: %w", head.RunID, head.Revision, err)
 		}
-		row, err := now.verdict(raw)
+		row, err := now.Verdict(raw)
 		var change *protocol.Change
 		if err == nil && next != nil {
 			change, err = compare(raw, row, &old, next)
@@ -117,7 +120,7 @@ func (r *Reporter) Build(head protocol.ReportHead, rows, previous Rows) (protoco
 	}
 	head.Rates = ratesOf(head.Counts, head.Targets)
 	head.Verdict = verdictOf(head.Counts, head.Targets, head.Quorum)
-	head.Text, head.TextZh = sentence(head)
+	head.Text, head.TextZh = words.Sentence(head)
 	return head, nil
 }
 
@@ -131,7 +134,7 @@ func pull(rows Rows) (next func() (json.RawMessage, error, bool), stop func()) {
 // compare looks at the row in the same place of the revision before: targets are
 // frozen, so both hold the same stores in the same order. It returns nil when both
 // say the same.
-func compare(raw json.RawMessage, row *protocol.StoreRow, old *rowReader, next func() (json.RawMessage, error, bool)) (*protocol.Change, error) {
+func compare(raw json.RawMessage, row *protocol.StoreRow, old *line.Reader, next func() (json.RawMessage, error, bool)) (*protocol.Change, error) {
 	before, err, ok := next()
 	switch {
 	case err != nil:
@@ -141,7 +144,7 @@ func compare(raw json.RawMessage, row *protocol.StoreRow, old *rowReader, next f
 	case bytes.Equal(raw, before):
 		return nil, nil
 	}
-	was, err := old.verdict(before)
+	was, err := old.Verdict(before)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the revision before: %w", err)
 	}

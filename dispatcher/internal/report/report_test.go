@@ -229,7 +229,7 @@ func TestSecondRevisionSaysWhatChanged(t *testing.T) {
 		t.Errorf("got supersedes %v; want 1", h.Supersedes)
 	}
 	page := write(t, r, "html", h, rows)
-	if !strings.Contains(page, `<table id="changes">`) || !strings.Contains(page, "补传") {
+	if !strings.Contains(page, `<table id="changed">`) || !strings.Contains(page, "补传") {
 		t.Error("the page does not show the change")
 	}
 }

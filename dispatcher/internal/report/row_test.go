@@ -3,15 +3,12 @@ package report_test
 import (
 	"bytes"
 	"encoding/json"
-	"html/template"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"pgregory.net/rapid"
 
@@ -202,33 +199,4 @@ func fitting(row protocol.StoreRow) bool {
 		}
 	}
 	return false
-}
-
-func TestThePageEscapesAsTemplatesDo(t *testing.T) {
-	t.Parallel()
-	like := template.Must(template.New("cell").Parse(`<td class="v"><bdi>{{.}}</bdi></td>`))
-	rapid.Check(t, func(t *rapid.T) {
-		text := rapid.OneOf(anyString, rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })).Draw(t, "text")
-		var want, got bytes.Buffer
-		if err := like.Execute(&want, text); err != nil {
-			t.Fatal(err)
-		}
-		report.Cell(&got, `<td class="v"><bdi>`, text)
-		if got.String()+"</bdi></td>" != want.String() {
-			t.Fatalf("%q became %q, want %q", text, got.String(), want.String())
-		}
-	})
-}
-
-func TestWhatActsIsWhatUnicodeSays(t *testing.T) {
-	t.Parallel()
-	for r := rune(0); r <= unicode.MaxRune; r++ {
-		want := unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r)
-		if r == '\u200c' || r == '\u200d' || !utf8.ValidRune(r) {
-			want = false
-		}
-		if got := report.Visible(string(r)) != string(r); got != want {
-			t.Errorf("%U acts: %t, want %t", r, got, want)
-		}
-	}
 }

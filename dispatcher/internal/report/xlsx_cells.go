@@ -12,6 +12,8 @@ import (
 
 	"github.com/xuri/excelize/v2"
 
+	"muster/dispatcher/internal/report/line"
+	"muster/dispatcher/internal/report/words"
 	"muster/internal/protocol"
 )
 
@@ -103,7 +105,7 @@ func (c *cells) number(digits string) {
 
 // value writes the value of a job's column.
 func (c *cells) value(raw []byte) {
-	value, text := valueText(raw)
+	value, text := line.Text(raw)
 	switch {
 	case text:
 		c.text(c.styles.text, value)
@@ -119,7 +121,7 @@ func (c *cells) value(raw []byte) {
 // share writes a part of a whole in per cent, a dash for a part of nothing.
 func (c *cells) share(share *float64) {
 	if share == nil {
-		c.text(c.styles.text, percent(nil))
+		c.text(c.styles.text, words.Percent(nil))
 		return
 	}
 	c.open(c.styles.share, "><v>")
@@ -251,7 +253,7 @@ func units(text string) int {
 // XML, which has no U+FFFE and U+FFFF.
 func shown(text string) string {
 	clean := func(r rune) bool {
-		return r == '\n' || r == '\t' || !acts(r) && r != '\ufffe' && r != '\uffff'
+		return r == '\n' || r == '\t' || !words.Acts(r) && r != '\ufffe' && r != '\uffff'
 	}
 	if strings.IndexFunc(text, func(r rune) bool { return !clean(r) }) < 0 {
 		return text
@@ -264,7 +266,7 @@ func shown(text string) string {
 		case r == '\ufffe' || r == '\uffff':
 			b.WriteString("[U+" + strings.ToUpper(strconv.FormatInt(int64(r), 16)) + "]")
 		default:
-			b.WriteString(visible(string(r)))
+			b.WriteString(words.Visible(string(r)))
 		}
 	}
 	return b.String()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/xuri/excelize/v2"
 
+	"muster/dispatcher/internal/report/words"
 	"muster/internal/protocol"
 )
 
@@ -24,7 +25,7 @@ type sheet struct {
 
 // sheetColumn is a column's header and its width in characters.
 type sheetColumn struct {
-	title words
+	title words.Pair
 	width float64
 }
 

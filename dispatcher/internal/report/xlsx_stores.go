@@ -3,6 +3,8 @@ package report
 import (
 	"strings"
 
+	"muster/dispatcher/internal/report/line"
+	"muster/dispatcher/internal/report/words"
 	"muster/internal/protocol"
 	"muster/internal/task"
 )
@@ -39,13 +41,13 @@ func storeSheet(name string, columns []storeColumn, count int, rows Rows, belong
 		s.columns = append(s.columns, column.sheetColumn)
 	}
 	s.fill = func(c *cells) error {
-		var in rowReader
+		var in line.Reader
 		line := 1
 		for raw, err := range rows {
 			if err != nil {
 				return err
 			}
-			row, err := in.read(raw)
+			row, err := in.Read(raw)
 			if err != nil {
 				return err
 			}
@@ -70,8 +72,8 @@ func storeColumns(head *protocol.ReportHead) []storeColumn {
 		list = append(list, jobColumn(i, column))
 	}
 	list = append(list,
-		textColumn("截止时结果", "At the barrier", middle, func(r *protocol.StoreRow) string { return both(outcomeWords(r.AtBarrier)) }),
-		textColumn("补传", "Late", narrow, func(r *protocol.StoreRow) string { return yesNo(r.Late) }))
+		textColumn("截止时结果", "At the barrier", middle, func(r *protocol.StoreRow) string { return both(words.Outcome(r.AtBarrier)) }),
+		textColumn("补传", "Late", narrow, func(r *protocol.StoreRow) string { return both(words.YesNo(r.Late)) }))
 	list = append(list, evidenceColumns(head.TimeZone)...)
 	return append(list,
 		textColumn("任务编号", "Task", wide, func(r *protocol.StoreRow) string { return r.TaskID }),
@@ -79,12 +81,12 @@ func storeColumns(head *protocol.ReportHead) []storeColumn {
 		numberColumn("第几次", "Attempt", func(r *protocol.StoreRow) *int64 { return whole(r.Attempt) }),
 		numberColumn("结果字节", "Result bytes", func(r *protocol.StoreRow) *int64 { return &r.Bytes }),
 		textColumn("结果摘要", "Result SHA-256", wide, func(r *protocol.StoreRow) string { return r.SHA256 }),
-		textColumn("标签", "Labels", wide, func(r *protocol.StoreRow) string { return labelText(r.Labels) }))
+		textColumn("标签", "Labels", wide, func(r *protocol.StoreRow) string { return line.Labels(r.Labels) }))
 }
 
 func missingColumns(head *protocol.ReportHead) []storeColumn {
 	list := append(verdictColumns(), evidenceColumns(head.TimeZone)...)
-	return append(list, textColumn("标签", "Labels", wide, func(r *protocol.StoreRow) string { return labelText(r.Labels) }))
+	return append(list, textColumn("标签", "Labels", wide, func(r *protocol.StoreRow) string { return line.Labels(r.Labels) }))
 }
 
 func verdictColumns() []storeColumn {
@@ -97,8 +99,8 @@ func verdictColumns() []storeColumn {
 	return []storeColumn{
 		textColumn("门店编号", "Store", middle, func(r *protocol.StoreRow) string { return r.StoreID }),
 		textColumn("门店名称", "Name", wide, func(r *protocol.StoreRow) string { return r.Name }),
-		textColumn("结果", "Outcome", middle, func(r *protocol.StoreRow) string { return both(outcomeWords(r.Outcome)) }),
-		textColumn("原因", "Reason", widest, func(r *protocol.StoreRow) string { return both(reasonWords(r.Reason)) }),
+		textColumn("结果", "Outcome", middle, func(r *protocol.StoreRow) string { return both(words.Outcome(r.Outcome)) }),
+		textColumn("原因", "Reason", widest, func(r *protocol.StoreRow) string { return both(words.Reason(r.Reason)) }),
 		textColumn("原因代码", "Reason code", wide, func(r *protocol.StoreRow) string { return string(r.Reason) }),
 		textColumn("错误代码", "Error code", middle, func(r *protocol.StoreRow) string { return string(failure(r).Code) }),
 		textColumn("错误位置", "Error path", middle, func(r *protocol.StoreRow) string { return failure(r).Path }),
@@ -108,11 +110,11 @@ func verdictColumns() []storeColumn {
 
 func evidenceColumns(zone string) []storeColumn {
 	moment := func(zh, en string, of func(*protocol.StoreRow) protocol.Time) storeColumn {
-		return storeColumn{sheetColumn{words{zh, en + " (" + zone + ")"}, wide},
+		return storeColumn{sheetColumn{words.Of(zh, en+" ("+zone+")"), wide},
 			func(c *cells, r *protocol.StoreRow) { c.moment(of(r)) }}
 	}
 	return []storeColumn{
-		textColumn("在线", "Online", narrow, func(r *protocol.StoreRow) string { return yesNo(r.Evidence.Online) }),
+		textColumn("在线", "Online", narrow, func(r *protocol.StoreRow) string { return both(words.YesNo(r.Evidence.Online)) }),
 		numberColumn("已用次数", "Attempts used", func(r *protocol.StoreRow) *int64 { return whole(r.Evidence.Attempts) }),
 		numberColumn("允许次数", "Attempts allowed", func(r *protocol.StoreRow) *int64 { return whole(r.Evidence.AttemptsOf) }),
 		moment("最后在线", "Last seen", func(r *protocol.StoreRow) protocol.Time { return r.Evidence.LastSeenAt }),
@@ -128,11 +130,11 @@ func evidenceColumns(zone string) []storeColumn {
 }
 
 func textColumn(zh, en string, width float64, of func(*protocol.StoreRow) string) storeColumn {
-	return storeColumn{sheetColumn{words{zh, en}, width}, func(c *cells, r *protocol.StoreRow) { c.plain(of(r)) }}
+	return storeColumn{sheetColumn{words.Of(zh, en), width}, func(c *cells, r *protocol.StoreRow) { c.plain(of(r)) }}
 }
 
 func numberColumn(zh, en string, of func(*protocol.StoreRow) *int64) storeColumn {
-	return storeColumn{sheetColumn{words{zh, en}, narrow}, func(c *cells, r *protocol.StoreRow) {
+	return storeColumn{sheetColumn{words.Of(zh, en), narrow}, func(c *cells, r *protocol.StoreRow) {
 		if n := of(r); n != nil {
 			c.integer(*n)
 			return
@@ -146,7 +148,7 @@ func jobColumn(i int, column protocol.Column) storeColumn {
 	if column.Unit != "" {
 		unit = " (" + column.Unit + ")"
 	}
-	return storeColumn{sheetColumn{words{strings.TrimSpace(column.TitleZh + unit), column.Title + unit}, middle},
+	return storeColumn{sheetColumn{words.Of(strings.TrimSpace(column.TitleZh+unit), column.Title+unit), middle},
 		func(c *cells, r *protocol.StoreRow) {
 			if i < len(r.Columns) {
 				c.value(r.Columns[i])
@@ -156,7 +158,7 @@ func jobColumn(i int, column protocol.Column) storeColumn {
 		}}
 }
 
-func both(w words) string { return strings.TrimSpace(w.Zh + " " + w.En) }
+func both(w words.Pair) string { return strings.TrimSpace(w.Zh + " " + w.En) }
 
 func whole(n int) *int64 {
 	wide := int64(n)

@@ -3,13 +3,14 @@ package report
 import (
 	"strconv"
 
+	"muster/dispatcher/internal/report/words"
 	"muster/internal/protocol"
 )
 
 // summaryLine is a line of the summary: what it is about, its value, and its
 // share of the targets. To put means one cell, written or left out.
 type summaryLine struct {
-	about words
+	about words.Pair
 	put   func(*cells)
 	share func(*cells) // nil: the line has none
 }
@@ -18,10 +19,10 @@ type summaryLine struct {
 // written: cells that were cut in the others.
 func summarySheet(head *protocol.ReportHead, cut *int) sheet {
 	lines := append(countLines(head), runLines(head)...)
-	lines = append(lines, summaryLine{about: words{"被截断的单元格", "cells that were cut"},
+	lines = append(lines, summaryLine{about: words.Of("被截断的单元格", "cells that were cut"),
 		put: func(c *cells) { c.integer(int64(*cut + c.cut)) }})
 	return sheet{name: "汇总 summary", rows: len(lines),
-		columns: []sheetColumn{{words{"项目", "Item"}, widest}, {words{"值", "Value"}, 2 * widest}, {words{"占比", "Share"}, narrow}},
+		columns: []sheetColumn{{words.Of("项目", "Item"), widest}, {words.Of("值", "Value"), 2 * widest}, {words.Of("占比", "Share"), narrow}},
 		fill: func(c *cells) error {
 			for i, line := range lines {
 				c.begin(i + 2)
@@ -38,20 +39,20 @@ func summarySheet(head *protocol.ReportHead, cut *int) sheet {
 
 func countLines(head *protocol.ReportHead) []summaryLine {
 	lines := []summaryLine{
-		textLine("结论", "verdict", both(verdictWords(head.Verdict))),
+		textLine("结论", "verdict", both(words.Verdict(head.Verdict))),
 		textLine("说明", "in a sentence", head.TextZh),
 		textLine("说明（英文）", "in a sentence (English)", head.Text),
 	}
-	count := func(about words, n, of int) {
+	count := func(about words.Pair, n, of int) {
 		lines = append(lines, summaryLine{about, func(c *cells) { c.integer(int64(n)) },
 			func(c *cells) { c.share(share(of, head.Targets)) }})
 	}
-	for _, b := range buckets(head.Counts) {
-		count(outcomeWords(b.Outcome), b.Count, b.Count)
+	for _, b := range words.Buckets(head.Counts) {
+		count(words.Outcome(b.Outcome), b.Count, b.Count)
 	}
-	count(words{"目标合计", "targets"}, head.Targets, head.Counts.Sum())
+	count(words.Of("目标合计", "targets"), head.Targets, head.Counts.Sum())
 	rate := func(zh, en string, part *float64) {
-		lines = append(lines, summaryLine{words{zh, en}, (*cells).none, func(c *cells) { c.share(part) }})
+		lines = append(lines, summaryLine{words.Of(zh, en), (*cells).none, func(c *cells) { c.share(part) }})
 	}
 	rate("成功率", "succeeded, of all", head.Rates.Succeeded)
 	rate("应答率", "answered, of all", head.Rates.Answered)
@@ -62,15 +63,15 @@ func countLines(head *protocol.ReportHead) []summaryLine {
 
 func runLines(head *protocol.ReportHead) []summaryLine {
 	moment := func(zh, en string, at protocol.Time) summaryLine {
-		return summaryLine{about: words{zh, en}, put: func(c *cells) { c.moment(at) }}
+		return summaryLine{about: words.Of(zh, en), put: func(c *cells) { c.moment(at) }}
 	}
 	number := func(zh, en string, n int) summaryLine {
-		return summaryLine{about: words{zh, en}, put: func(c *cells) { c.integer(int64(n)) }}
+		return summaryLine{about: words.Of(zh, en), put: func(c *cells) { c.integer(int64(n)) }}
 	}
 	lines := []summaryLine{
 		textLine("编号", "run", head.RunID),
 		number("版本", "revision", head.Revision),
-		textLine("版本原因", "why this revision", both(whyWords(head.RevisionWhy))),
+		textLine("版本原因", "why this revision", both(words.Why(head.RevisionWhy))),
 	}
 	if head.Supersedes != nil {
 		before := strconv.Itoa(*head.Supersedes)
@@ -85,7 +86,7 @@ func runLines(head *protocol.ReportHead) []summaryLine {
 }
 
 func textLine(zh, en, text string) summaryLine {
-	return summaryLine{about: words{zh, en}, put: func(c *cells) {
+	return summaryLine{about: words.Of(zh, en), put: func(c *cells) {
 		if text == "" {
 			c.none()
 			return

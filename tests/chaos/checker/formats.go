@@ -79,7 +79,7 @@ var apostrophe = regexp.MustCompile(`(?m)^'`)
 // and all stores.
 var (
 	htmlTable = regexp.MustCompile(`(?s)<table id="(counts|stores)">.*?<tbody>(.*?)</tbody>`)
-	htmlCount = regexp.MustCompile(`<tr><th scope="row">[^<]*<span lang="en">([a-z ]+)</span></th><td class="n">(\d+)</td>`)
+	htmlCount = regexp.MustCompile(`<tr(?: class="sum")?><th scope="row">[^\n]*?<span lang="en">([a-z ]+)</span>[^\n]*?</th><td class="n">(\d+)</td>`)
 	htmlStore = regexp.MustCompile(`<tr><td><bdi>([^<]*)</bdi></td><td><bdi>[^<]*</bdi></td><td>[^<]*<span lang="en">([a-z ]+)</span>[^\n]*?</td><td>([a-z_]*)</td>`)
 )
 

@@ -1,4 +1,4 @@
-package report
+package words
 
 import (
 	"fmt"
@@ -12,17 +12,17 @@ const (
 	pictures           = '\u2400' // the block that shows control characters
 )
 
-// visible shows what would act on the text around it, or would not be seen at
+// Visible shows what would act on the text around it, or would not be seen at
 // all: control characters, direction marks, other invisible format characters
 // and line separators. Everything else stays.
-func visible(s string) string {
-	if strings.IndexFunc(s, acts) < 0 {
+func Visible(s string) string {
+	if strings.IndexFunc(s, Acts) < 0 {
 		return s
 	}
 	var b strings.Builder
 	for _, r := range s {
 		switch {
-		case !acts(r):
+		case !Acts(r):
 			b.WriteRune(r)
 		case r < ' ':
 			b.WriteRune(pictures + r)
@@ -33,9 +33,13 @@ func visible(s string) string {
 	return b.String()
 }
 
-func acts(r rune) bool {
-	if r >= ' ' && r <= '~' || isIdeograph(r) || r == zeroWidthJoiner || r == zeroWidthNonJoiner {
+// Acts reports whether a character acts on the text around it or would not be seen.
+func Acts(r rune) bool {
+	if r >= ' ' && r <= '~' || Ideograph(r) || r == zeroWidthJoiner || r == zeroWidthNonJoiner {
 		return false
 	}
 	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r)
 }
+
+// Ideograph is true for the characters of East Asia, but for wide forms of others.
+func Ideograph(r rune) bool { return r > '\u3000' && r <= '\ud7ff' }

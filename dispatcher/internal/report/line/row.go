@@ -1,4 +1,8 @@
-package report
+// Package line reads the rows of a report, each one line of JSON, and says their
+// values as text.
+//
+// It is pure, and judges nothing.
+package line
 
 import (
 	"encoding/json"
@@ -12,14 +16,14 @@ import (
 // maxLabels is up to how many labels are compared with each other.
 const maxLabels = 32
 
-// rowReader reads rows, one after the other. Nearly all of them stand in the very
+// Reader reads rows, one after the other. Nearly all of them stand in the very
 // form in which protocol.Encode writes a protocol.StoreRow; those it reads itself,
 // many times faster than encoding/json, which gets the others. The zero value is
 // ready. It is for one goroutine at a time.
-type rowReader struct {
+type Reader struct {
 	row    protocol.StoreRow
-	usual  bool // the last row stood in that form
-	values int  // bytes of the last row that are values of columns
+	Usual  bool // the last row stood in that form
+	Values int  // bytes of the last row that are values of columns
 
 	in      scanner
 	labels  map[string]string
@@ -28,18 +32,18 @@ type rowReader struct {
 	failure protocol.Failure
 }
 
-// read returns the row, which is valid until the next call, as is raw.
-func (r *rowReader) read(raw json.RawMessage) (*protocol.StoreRow, error) {
+// Read returns the row, which is valid until the next call, as is raw.
+func (r *Reader) Read(raw json.RawMessage) (*protocol.StoreRow, error) {
 	return r.readBy(raw, r.scan)
 }
 
-// verdict returns the row as far as its outcomes: counting needs no more.
-func (r *rowReader) verdict(raw json.RawMessage) (*protocol.StoreRow, error) {
+// Verdict returns the row as far as its outcomes: counting needs no more.
+func (r *Reader) Verdict(raw json.RawMessage) (*protocol.StoreRow, error) {
 	return r.readBy(raw, r.scanVerdict)
 }
 
-func (r *rowReader) readBy(raw json.RawMessage, scan func(json.RawMessage) bool) (*protocol.StoreRow, error) {
-	if r.usual = scan(raw); r.usual {
+func (r *Reader) readBy(raw json.RawMessage, scan func(json.RawMessage) bool) (*protocol.StoreRow, error) {
+	if r.Usual = scan(raw); r.Usual {
 		return &r.row, nil
 	}
 	r.row = protocol.StoreRow{}
@@ -49,7 +53,7 @@ func (r *rowReader) readBy(raw json.RawMessage, scan func(json.RawMessage) bool)
 	return &r.row, nil
 }
 
-func (r *rowReader) scanVerdict(raw json.RawMessage) bool {
+func (r *Reader) scanVerdict(raw json.RawMessage) bool {
 	s, row := &r.in, &r.row
 	if r.labels == nil { // neither is ever null
 		r.labels, r.columns = map[string]string{}, []json.RawMessage{}
@@ -64,7 +68,7 @@ func (r *rowReader) scanVerdict(raw json.RawMessage) bool {
 	return !s.doubt
 }
 
-func (r *rowReader) scan(raw json.RawMessage) bool {
+func (r *Reader) scan(raw json.RawMessage) bool {
 	_ = r.scanVerdict(raw)
 	s, row := &r.in, &r.row
 	row.Late = s.boolean(`,"late":`)
@@ -82,7 +86,7 @@ func (r *rowReader) scan(raw json.RawMessage) bool {
 	return !s.doubt && s.at == len(s.text)
 }
 
-func (r *rowReader) scanLabels() {
+func (r *Reader) scanLabels() {
 	s := &r.in
 	s.token(`,"labels":{`)
 	clear(r.labels)
@@ -96,7 +100,7 @@ func (r *rowReader) scanLabels() {
 	r.row.Labels = r.labels
 }
 
-func (r *rowReader) scanEvidence() {
+func (r *Reader) scanEvidence() {
 	s, e := &r.in, &r.row.Evidence
 	e.Online = s.boolean(`,"evidence":{"online":`)
 	e.LastSeenAt = s.moment(`,"lastSeenAt":`)
@@ -116,22 +120,22 @@ func (r *rowReader) scanEvidence() {
 	s.token("}")
 }
 
-func (r *rowReader) scanColumns(raw json.RawMessage) {
+func (r *Reader) scanColumns(raw json.RawMessage) {
 	s := &r.in
 	s.token(`,"columns":[`)
-	r.columns, r.values = r.columns[:0], 0
+	r.columns, r.Values = r.columns[:0], 0
 	for first := true; !s.doubt && !s.has("]"); first = false {
 		if !first {
 			s.token(",")
 		}
 		from, to := s.value()
 		r.columns = append(r.columns, raw[from:to:to])
-		r.values += to - from
+		r.Values += to - from
 	}
 	r.row.Columns = r.columns
 }
 
-func (r *rowReader) scanError() {
+func (r *Reader) scanError() {
 	s := &r.in
 	s.token(`,"error":`)
 	r.row.Error = nil

@@ -1,4 +1,4 @@
-package report
+package line
 
 import (
 	"encoding/json"

@@ -1,0 +1,32 @@
+package line
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Text is a column's value as people read it: strings without quotes,
+// nothing for null, everything else byte for byte. text is true for a string.
+func Text(raw json.RawMessage) (value string, text bool) {
+	switch {
+	case len(raw) == 0 || string(raw) == "null":
+		return "", false
+	case raw[0] == '"':
+		var s string
+		if json.Unmarshal(raw, &s) == nil {
+			return s, true
+		}
+	}
+	return string(raw), false
+}
+
+// Labels are a store's labels by name, as key=value;key=value.
+func Labels(labels map[string]string) string {
+	pairs := make([]string, 0, len(labels))
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		pairs = append(pairs, key+"="+labels[key])
+	}
+	return strings.Join(pairs, ";")
+}

@@ -1,0 +1,13 @@
+package page
+
+import (
+	"bufio"
+	"io"
+)
+
+// Cell writes a cell of the page.
+func Cell(w io.Writer, before, text string) {
+	t := table{out: bufio.NewWriter(w)}
+	t.cell(before, text)
+	_ = t.out.Flush()
+}
