@@ -13,9 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"muster/dispatcher/app"
 	"muster/dispatcher/internal/cli"
-	"muster/internal/logs"
 )
 
 // version is set by the build.
@@ -40,7 +38,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.AddCommand(serveCommand(), checkConfigCommand())
+	root.AddCommand(serveCommand(), checkConfigCommand(), versionCommand())
 	root.AddCommand(cli.Commands()...)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -54,51 +52,4 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return coded.ExitCode()
 	}
 	return 2
-}
-
-func serveCommand() *cobra.Command {
-	var config string
-	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "Run headquarters until SIGTERM",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := app.Load(config)
-			if err != nil {
-				return err
-			}
-			log, err := logs.New(cmd.ErrOrStderr(), cfg.Log.Level, cfg.Log.Format)
-			if err != nil {
-				return err
-			}
-			return app.Run(cmd.Context(), cfg, app.Options{Version: version, Logger: log, Ready: func(addr string) {
-				log.Info("headquarters is ready", "address", addr, "version", version)
-			}})
-		},
-	}
-	cmd.Flags().StringVarP(&config, "config", "c", "", "configuration file (default: the embedded one, on loopback)")
-	return cmd
-}
-
-func checkConfigCommand() *cobra.Command {
-	var config string
-	cmd := &cobra.Command{
-		Use:   "check-config",
-		Short: "Read configuration, jobs, stores, users and certificates, and say what is wrong",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := app.Load(config)
-			if err != nil {
-				return err
-			}
-			found, err := app.Check(cfg)
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "configuration is valid: jobs %d, stores %d\n", found.Jobs, found.Stores)
-			return err
-		},
-	}
-	cmd.Flags().StringVarP(&config, "config", "c", "", "configuration file (default: the embedded one)")
-	return cmd
 }

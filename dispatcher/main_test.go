@@ -43,3 +43,55 @@ func TestCheckConfigReadsWhatServeReads(t *testing.T) {
 		})
 	}
 }
+
+// TestOneConfigurationOfThreeLayers runs the command with a file, the environment
+// and flags.
+func TestOneConfigurationOfThreeLayers(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "dispatcher.yaml")
+	if err := os.WriteFile(path, []byte("data_folder: data\nadmission: {max_running: 1, grant_burst: 1}\nmqtt: {url: \"mqtt://x:hunter2pass@hq\"}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("MUSTER_ADMISSION_MAX_RUNNING", "2")
+	t.Setenv("MUSTER_ADMISSION_GRANT_BURST", "2")
+	t.Setenv("MUSTER_ADMISION_BURST", "2")
+	var said, errs bytes.Buffer
+	if code := run(t.Context(), []string{"check-config", "-c", path, "--set", "admission.grant_burst=3", "--print-effective"}, &said, &errs); code != 0 {
+		t.Fatalf("exit %d: %s", code, errs.String())
+	}
+	for _, line := range []string{"  max_running: 2 # environment MUSTER_ADMISSION_MAX_RUNNING", "  grant_burst: 3 # --set",
+		`data_folder: "` + filepath.Join(folder, "data") + `" # ` + path + ":1", "  grants_per_second: 200 # default", `    max_connections: 20000 # default`} {
+		if !strings.Contains(said.String(), line+"\n") {
+			t.Errorf("no line %q in\n%s", line, said.String())
+		}
+	}
+	if strings.Contains(said.String(), "hunter2pass") {
+		t.Errorf("a password is shown:\n%s", said.String())
+	}
+	if !strings.Contains(errs.String(), "MUSTER_ADMISION_BURST, which is no key") {
+		t.Errorf("warnings: %q", errs.String())
+	}
+	said.Reset()
+	if code := run(t.Context(), []string{"check-config", "-c", path, "--json"}, &said, &errs); code != 0 || !strings.Contains(said.String(), `"unknownVariables": [`) {
+		t.Errorf("exit %d: %s", code, said.String())
+	}
+}
+
+func TestVersionAndCompletion(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"version"}, "dispatcher dev (go"},
+		{[]string{"version", "--json"}, `"version": "dev"`},
+		{[]string{"completion", "bash"}, "bash completion V2 for dispatcher"},
+		{[]string{"completion", "powershell"}, "Register-ArgumentCompleter"},
+		{[]string{"__complete", "che"}, "check-config\t"},
+	} {
+		var said bytes.Buffer
+		if code := run(t.Context(), c.args, &said, &said); code != 0 || !strings.Contains(said.String(), c.says) {
+			t.Errorf("%v: exit %d: %.300s", c.args, code, said.String())
+		}
+	}
+}

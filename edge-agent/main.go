@@ -11,36 +11,75 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	"muster/edge-agent/app"
 	"muster/internal/logs"
+	"muster/internal/settings"
 )
 
 // version is set by the linker.
 var version = "dev"
 
-const usage = `usage: edge-agent [flags]               work until SIGTERM or Ctrl-C
-       edge-agent check-config [flags]  read and check configuration and identity only
-       edge-agent enroll [flags]        get this terminal's identity from headquarters
+const usage = `usage: edge-agent [run] [flags]            work until SIGTERM or Ctrl-C
+       edge-agent enroll [flags]           get this terminal's identity from headquarters
+       edge-agent check-config [flags]     read and check configuration and identity only
+       edge-agent doctor [flags]           check this terminal one thing at a time, each with its mend
+       edge-agent run-once [flags] FILE    execute one task offline and print its result; - is standard input
+       edge-agent version [-json]
+
+Every key may also be given by the environment, as MUSTER_ and the key in capitals
+with _ for each dot (MUSTER_BROKER_URL), and by -set, which goes over both.
+Exit codes: 0 done, 1 failed, 2 wrong usage; of run-once also 3 the execution
+failed, 4 it ran into its time limit, 5 it was interrupted.
 
 flags:
 `
 
+// The exit codes.
+const (
+	exitFailed      = 1
+	exitUsage       = 2
+	exitExecution   = 3
+	exitTimeLimit   = 4
+	exitInterrupted = 5
+)
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// run returns the exit code: 0 done, 1 failed, 2 wrong usage.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	if len(args) > 0 && args[0] == "enroll" {
-		return enroll(ctx, args[1:], stdout, stderr)
-	}
-	checkOnly := len(args) > 0 && args[0] == "check-config"
-	if checkOnly {
-		args = args[1:]
+// commands are the first words that are no flag and no enrolment.
+func commands() []string { return []string{"run", "check-config", "doctor", "run-once", "version"} }
+
+// line is what the command line says.
+type line struct {
+	command   string
+	path      string
+	over      app.Overrides
+	sets      sets
+	effective bool
+	asJSON    bool
+	args      []string
+}
+
+// sets are the values of a flag that may be repeated.
+type sets []string
+
+func (s *sets) String() string { return strings.Join(*s, " ") }
+
+// Set takes one more.
+func (s *sets) Set(value string) error { *s = append(*s, value); return nil }
+
+// read returns the exit code, -1 when there is something to do.
+func (l *line) read(args []string, stderr io.Writer) int {
+	l.command = "run"
+	if len(args) > 0 && slices.Contains(commands(), args[0]) {
+		l.command, args = args[0], args[1:]
 	}
 	flags := flag.NewFlagSet("edge-agent", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -48,46 +87,92 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprint(stderr, usage)
 		flags.PrintDefaults()
 	}
-	var over app.Overrides
-	path := flags.String("config", "", "configuration `file`; empty: the built-in defaults")
-	flags.StringVar(&over.Store, "store", "", "store `id`, over the file's")
-	flags.StringVar(&over.Terminal, "terminal", "", "terminal `id`, over the file's")
-	flags.StringVar(&over.BrokerURL, "broker", "", "broker `URL`, over the file's")
-	flags.StringVar(&over.WorkFolder, "work-folder", "", "`folder` of journal and outbox, over the file's")
+	flags.StringVar(&l.path, "config", "", "configuration `file`; empty: the built-in defaults")
+	flags.StringVar(&l.path, "c", "", "configuration `file`")
+	flags.StringVar(&l.over.Store, "store", "", "store `id`, over file and environment")
+	flags.StringVar(&l.over.Terminal, "terminal", "", "terminal `id`, over file and environment")
+	flags.StringVar(&l.over.BrokerURL, "broker", "", "broker `URL`, over file and environment")
+	flags.StringVar(&l.over.WorkFolder, "work-folder", "", "`folder` of journal and outbox, over file and environment")
+	flags.Var(&l.sets, "set", "`KEY=VALUE` over file and environment, such as log.level=debug; may be repeated")
+	flags.BoolVar(&l.effective, "print-effective", false, "check-config: print every key, secrets masked, and where it was given")
+	flags.BoolVar(&l.asJSON, "json", false, "check-config, doctor, version: print JSON")
 	showVersion := flags.Bool("version", false, "print the version and leave")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return 0
 		}
-		return 2
-	}
-	if flags.NArg() > 0 {
-		fmt.Fprintf(stderr, "edge-agent: unknown argument %q\n", flags.Arg(0))
-		flags.Usage()
-		return 2
+		return exitUsage
 	}
 	if *showVersion {
-		fmt.Fprintln(stdout, "edge-agent", version)
-		return 0
+		l.command = "version"
 	}
-	cfg, err := app.Load(*path, over)
-	if err != nil {
-		fmt.Fprintln(stderr, "edge-agent:", err)
-		return 1
+	l.args = flags.Args()
+	wanted := 0
+	if l.command == "run-once" {
+		wanted = 1
 	}
-	if checkOnly {
-		err = app.Check(cfg, stdout)
-	} else {
-		err = logAndServe(ctx, cfg, stderr)
+	switch {
+	case len(l.args) > wanted:
+		fmt.Fprintf(stderr, "edge-agent: unknown argument %q\n", l.args[wanted])
+	case len(l.args) < wanted:
+		fmt.Fprintln(stderr, "edge-agent: run-once needs the file of a task, or - for standard input")
+	default:
+		return -1
 	}
-	if err != nil {
-		fmt.Fprintln(stderr, "edge-agent:", err)
-		return 1
-	}
-	return 0
+	flags.Usage()
+	return exitUsage
 }
 
-func logAndServe(ctx context.Context, cfg *app.Config, stderr io.Writer) error {
+// load reads the file, the environment over it, and the flags over both. Programs
+// that the agent starts do not find its secrets in their environment.
+func (l *line) load() (*app.Config, error) {
+	var err error
+	if l.over.Over, err = settings.Over(os.Environ(), l.sets, &app.Config{}); err != nil {
+		return nil, err
+	}
+	for _, key := range settings.Keys(&app.Config{}) {
+		if key.Secret {
+			_ = os.Unsetenv(key.Env) // the name is sound
+		}
+	}
+	return app.Load(l.path, l.over)
+}
+
+// run returns the exit code.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == "enroll" {
+		return enroll(ctx, args[1:], stdout, stderr)
+	}
+	var l line
+	if code := l.read(args, stderr); code >= 0 {
+		return code
+	}
+	code := 0
+	var err error
+	switch l.command {
+	case "version":
+		err = l.printVersion(stdout)
+	case "doctor":
+		return l.doctor(ctx, stdout)
+	case "check-config":
+		err = l.check(stdout, stderr)
+	case "run-once":
+		code, err = l.once(ctx, stdin, stdout, stderr)
+	default:
+		err = l.work(ctx, stderr)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "edge-agent:", err)
+		return exitFailed
+	}
+	return code
+}
+
+func (l *line) work(ctx context.Context, stderr io.Writer) error {
+	cfg, err := l.load()
+	if err != nil {
+		return err
+	}
 	log, err := logs.New(stderr, cfg.Log.Level, cfg.Log.Format)
 	if err != nil {
 		return err

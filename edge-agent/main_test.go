@@ -57,7 +57,7 @@ func TestCommandLine(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"-version"}, 0, "edge-agent v9\n"},
+		{[]string{"-version"}, 0, "edge-agent v9 ("},
 		{[]string{"-help"}, 0, "usage: edge-agent"},
 		{[]string{"check-config"}, 0, "configuration is valid: terminal pos-1 of store 0001"},
 		{[]string{"check-config", "-store", "007"}, 0, "of store 007"},
@@ -69,6 +69,16 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"work"}, 2, `unknown argument "work"`},
 		{[]string{"check-config", "-config", lost}, 1, "no identity: run: edge-agent enroll"},
 		{[]string{"-config", lost}, 1, "no identity: run: edge-agent enroll"},
+		{[]string{"version"}, 0, "edge-agent v9 ("},
+		{[]string{"version", "-json"}, 0, `"version": "v9"`},
+		{[]string{"check-config", "-print-effective"}, 0, `store: "0001" # configs/edge-agent.yaml (built in):5`},
+		{[]string{"check-config", "-json", "-set", "store=A1"}, 0, `"store": "A1"`},
+		{[]string{"check-config", "-set", "store=A/1"}, 1, "--set: store: must be 1 to 63"},
+		{[]string{"check-config", "-set", "stroe=A1"}, 1, "--set: stroe is no key"},
+		{[]string{"run", "-config", bad}, 1, bad + `:2: unknown field "stroe"`},
+		{[]string{"run-once"}, 2, "run-once needs the file of a task"},
+		{[]string{"run-once", "no-such-file"}, 1, "cannot read the task"},
+		{[]string{"doctor", "-config", bad}, 1, "fail  configuration: " + bad + ":2"},
 		{[]string{"enroll", "-help"}, 0, "usage: edge-agent enroll"},
 		{[]string{"enroll", "--headquarters", "https://hq", "--identity", "x"}, 2, "--token is missing"},
 		{[]string{"enroll", "--token", "x", "--identity", "x"}, 2, "--headquarters is missing"},

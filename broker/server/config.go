@@ -91,6 +91,9 @@ func DefaultConfig() Config {
 	return c
 }
 
+// Filled is the configuration with its defaults in the place of zero values.
+func (c Config) Filled() Config { return c.withDefaults() }
+
 func (c Config) withDefaults() Config {
 	if c.TopicRoot == "" {
 		c.TopicRoot = protocol.DefaultRoot

@@ -39,6 +39,8 @@ type Config struct {
 	Admission     Admission     `yaml:"admission"`
 	Collection    Collection    `yaml:"collection"`
 	Log           Log           `yaml:"log"`
+
+	file *settings.File // where each key was given
 }
 
 // MQTT says how to reach an external broker.
@@ -107,8 +109,9 @@ type Log struct {
 }
 
 // Load reads the configuration at path over the embedded defaults; an empty
-// path means the defaults alone. The error names file, line and key.
-func Load(path string) (Config, error) {
+// path means the defaults alone. Over it go the values, whose paths are relative to
+// the folder where the program runs. The error names file, line and key.
+func Load(path string, over ...settings.Value) (Config, error) {
 	var cfg Config
 	data, err := configs.FS.ReadFile("dispatcher.yaml")
 	if err != nil {
@@ -129,9 +132,23 @@ func Load(path string) (Config, error) {
 			*p = settings.Resolve(path, *p)
 		}
 	}
+	if err := file.Put(&cfg, over); err != nil {
+		return Config{}, err
+	}
+	if own := cfg.Broker.TopicRoot; own != "" && own != cfg.TopicRoot {
+		return Config{}, file.Errorf("$.broker.topic_root", "%q is not topic_root, %q; leave it out", own, cfg.TopicRoot)
+	}
 	cfg.Broker.TopicRoot = cfg.TopicRoot
+	cfg.file = file
 	cfg.useIdentity()
 	return cfg, cfg.check(file)
+}
+
+// Effective lists every key with what it means in the end, defaults filled in and
+// secrets masked, and where that was given.
+func (c Config) Effective() ([]settings.Effective, error) {
+	c.Broker = c.Broker.Filled()
+	return c.file.Effective(&c)
 }
 
 func (c Config) check(file *settings.File) error {

@@ -18,6 +18,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
 )
 
 // maxFileBytes bounds a configuration file: real ones are a few KiB.
@@ -26,8 +27,10 @@ const maxFileBytes = 8 << 20
 // File is a decoded configuration file. It remembers where each key stands, so
 // that later checks can name the line.
 type File struct {
-	name string
-	tree *ast.File
+	name   string
+	source []byte
+	tree   *ast.File
+	over   map[string]string // by key: what put another value over the file's
 }
 
 // Load reads the file at path into dst, a pointer to a struct with yaml tags
@@ -60,20 +63,20 @@ func Decode(name string, data []byte, dst any) (*File, error) {
 	}
 	tree, err := parser.ParseBytes(data, 0)
 	if err != nil {
-		return nil, located(name, err)
+		return nil, located(name, data, err)
 	}
+	file := &File{name: name, source: data, tree: tree}
 	if saysNothing(tree) {
-		return &File{name: name, tree: tree}, nil // the library would wipe the defaults
+		return file, nil // the library would wipe the defaults
 	}
 	// Our own check comes first: the library does not say where a duration
 	// lacks its unit.
-	file := &File{name: name, tree: tree}
 	if err := file.checkTypes(dst); err != nil {
 		return nil, err
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict())
 	if err := dec.Decode(dst); err != nil && !errors.Is(err, io.EOF) {
-		return nil, located(name, err)
+		return nil, located(name, data, err)
 	}
 	return file, nil
 }
@@ -119,51 +122,44 @@ func saysNothing(tree *ast.File) bool {
 }
 
 // Errorf returns an error about the key at a YAML path such as
-// "$.admission.max_running", naming file, line and key. A key that is absent
-// (its default is at fault, or it is required) is named without a line.
+// "$.admission.max_running", naming file, line and key, with a caret under the
+// value. A key that is absent (its default is at fault, or it is required) is
+// named without a line, one that environment or command line gave by these.
 func (f *File) Errorf(path, format string, args ...any) error {
-	key := path
-	if len(path) > 2 {
-		key = path[2:]
-	}
+	key := strings.TrimPrefix(path, "$.")
 	message := fmt.Sprintf(format, args...)
-	if line := f.line(path); line > 0 {
-		return fmt.Errorf("%s:%d: %s: %s", f.name, line, key, message)
+	if from := f.overlaid(key); from != "" {
+		return fmt.Errorf("%s: %s: %s", from, key, message)
+	}
+	if at := f.position(path); at != nil {
+		return fmt.Errorf("%s:%d: %s: %s%s", f.name, at.Line, key, message, quoted(f.source, at.Line, at.Column))
 	}
 	return fmt.Errorf("%s: %s: %s", f.name, key, message)
 }
 
-func (f *File) line(path string) int {
+// position is where the value at a path stands, nil when it is absent.
+func (f *File) position(path string) *token.Position {
 	if f.tree == nil {
-		return 0
+		return nil
 	}
 	p, err := yaml.PathString(path)
 	if err != nil {
-		return 0
+		return nil
 	}
 	node, err := p.FilterFile(f.tree)
 	if err != nil || node == nil || node.GetToken() == nil {
-		return 0
+		return nil
 	}
-	return node.GetToken().Position.Line
+	return node.GetToken().Position
 }
 
-func located(name string, err error) error {
+func located(name string, source []byte, err error) error {
 	var at yaml.Error
 	if errors.As(err, &at) && at.GetToken() != nil {
 		position := at.GetToken().Position
-		return fmt.Errorf("%s:%d: %s\n%s", name, position.Line, at.GetMessage(), excerpt(at))
+		return fmt.Errorf("%s:%d: %s%s", name, position.Line, at.GetMessage(), quoted(source, position.Line, position.Column))
 	}
 	return fmt.Errorf("%s: %s", name, yaml.FormatError(err, false, false))
-}
-
-// excerpt is the source around the fault with a caret under it.
-func excerpt(at yaml.Error) string {
-	text := at.FormatError(false, true)
-	if _, source, found := strings.Cut(text, "\n"); found {
-		return source
-	}
-	return text
 }
 
 // Resolve returns path as it stands when absolute or empty, and relative to

@@ -96,7 +96,7 @@ func TestErrorfNamesTheLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := file.Errorf("$.inner.count", "must be %d or more", 1).Error(), path+":4: inner.count: must be 1 or more"; got != want {
+	if got, want := file.Errorf("$.inner.count", "must be %d or more", 1).Error(), path+":4: inner.count: must be 1 or more\n   4 |   count: -1\n     |          ^"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got, want := file.Errorf("$.wait", "is required").Error(), path+": wait: is required"; got != want {

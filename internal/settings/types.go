@@ -106,7 +106,8 @@ func (f *File) checkScalar(node ast.Node, t reflect.Type, path string) error {
 	if want == "" {
 		return nil
 	}
-	return fmt.Errorf("%s:%d: %s: must be %s", f.name, node.GetToken().Position.Line, strings.TrimPrefix(path, "$."), want)
+	at := node.GetToken().Position
+	return fmt.Errorf("%s:%d: %s: must be %s%s", f.name, at.Line, strings.TrimPrefix(strings.TrimPrefix(path, "$"), "."), want, quoted(f.source, at.Line, at.Column))
 }
 
 // isDuration takes what Go takes, except for a 0 without unit.

@@ -143,3 +143,30 @@ func TestCheckConfigReadsTheFilesThatAreNamed(t *testing.T) {
 		})
 	}
 }
+
+func TestTheEnvironmentGoesOverTheFileAndFlagsOverBoth(t *testing.T) {
+	t.Setenv("MUSTER_LOG_LEVEL", "debug")
+	t.Setenv("MUSTER_BROKER_LIMITS_MAX_CONNECTIONS", "77")
+	t.Setenv("MUSTER_BROKER_LISTENER", "x")
+	config := filepath.Join(t.TempDir(), "broker.yaml")
+	if err := os.WriteFile(config, []byte("broker:\n  anonymous: true\nlog: {level: warn, format: text}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	code := app.Run(t.Context(), "v9", []string{"check-config", "-c", config, "-set", "broker.limits.max_connections=99", "-print-effective"}, nil, &out, &errs)
+	if code != 0 {
+		t.Fatalf("%d: %s", code, errs.String())
+	}
+	for _, line := range []string{`  level: "debug" # environment MUSTER_LOG_LEVEL`, "    max_connections: 99 # --set", `    connect_deadline: "10s" # default`, `  format: "text" # ` + config + ":3"} {
+		if !strings.Contains(out.String(), line+"\n") {
+			t.Errorf("no line %q in\n%s", line, out.String())
+		}
+	}
+	if errs.String() != "warning: the environment has MUSTER_BROKER_LISTENER, which is no key\n" {
+		t.Errorf("warnings: %q", errs.String())
+	}
+	out.Reset()
+	if code := app.Run(t.Context(), "v9", []string{"version", "-json"}, nil, &out, &errs); code != 0 || !strings.Contains(out.String(), `"version":"v9"`) {
+		t.Errorf("%d: %s", code, out.String())
+	}
+}

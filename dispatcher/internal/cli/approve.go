@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"muster/dispatcher/internal/cli/screen"
 	"muster/internal/protocol"
 )
 
@@ -27,7 +28,7 @@ stores or the settings changed since it was asked for, nothing begins.`,
 		Example: `  dispatcher approvals
   dispatcher approve ap-01k5bxj3z8a1b2c3d4e5f6g7h8
   dispatcher approve ap-01k5bxj3z8a1b2c3d4e5f6g7h8 --reject --reason 'not before the holiday'`,
-		Args: one("approval"),
+		Args: screen.One("approval"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request := protocol.ApproveRequest{RequestID: newID(), ApprovalID: args[0], ContentHash: hash, Reason: reason,
 				Decision: protocol.DecisionApprove}
@@ -59,8 +60,8 @@ func (a *access) decide(cmd *cobra.Command, request protocol.ApproveRequest) err
 			return err
 		}
 		if !standing.OK {
-			showRefusal(cmd.ErrOrStderr(), standing)
-			return &exit{code: ExitRefused}
+			screen.Refusal(cmd.ErrOrStderr(), standing)
+			return &screen.Exit{Code: screen.ExitRefused}
 		}
 		showApproval(cmd.ErrOrStderr(), standing)
 		request.ContentHash = standing.Approval.ContentHash
@@ -74,7 +75,7 @@ func (a *access) decide(cmd *cobra.Command, request protocol.ApproveRequest) err
 		showAccepted(cmd.OutOrStdout(), reply)
 		return nil
 	}
-	say(cmd.OutOrStdout(), "%s\n", reply.Message)
+	screen.Say(cmd.OutOrStdout(), "%s\n", reply.Message)
 	return nil
 }
 
@@ -115,10 +116,10 @@ func (a *access) standing(ctx context.Context, l *line, box, approvalID string) 
 	}
 	var reply protocol.Reply
 	if err := protocol.Decode(raw, maxReplyBytes, &reply); err != nil {
-		return reply, &exit{ExitNoAnswer, "the answer cannot be read: " + err.Error()}
+		return reply, &screen.Exit{Code: screen.ExitNoAnswer, Text: "the answer cannot be read: " + err.Error()}
 	}
 	if reply.OK && reply.Approval == nil {
-		return reply, &exit{ExitNoAnswer, "the answer tells nothing of the approval"}
+		return reply, &screen.Exit{Code: screen.ExitNoAnswer, Text: "the answer tells nothing of the approval"}
 	}
 	return reply, nil
 }
@@ -144,7 +145,7 @@ func (a *access) awaitApproval(cmd *cobra.Command, l *line, approvalID string) (
 		// would be strange, and pass too.
 		if reply.OK && reply.Approval.State != "pending" {
 			why := fmt.Sprintf("approval %s is %s: %s", approvalID, reply.Approval.State, reply.Approval.Why)
-			return reply, &exit{ExitNeedsApproval, why}
+			return reply, &screen.Exit{Code: screen.ExitNeedsApproval, Text: why}
 		}
 		select {
 		case <-pause.C:
@@ -170,7 +171,7 @@ func (a *access) madeBy(ctx context.Context, l *line, standing protocol.Reply) (
 	}
 	var reply protocol.Reply
 	if err := protocol.Decode(raw, maxReplyBytes, &reply); err != nil || reply.State == nil {
-		return reply, &exit{ExitNoAnswer, "no answer about run " + standing.RunID + "; ask again with: dispatcher status " + standing.RunID}
+		return reply, &screen.Exit{Code: screen.ExitNoAnswer, Text: "no answer about run " + standing.RunID + "; ask again with: dispatcher status " + standing.RunID}
 	}
 	reply.Stores, reply.BarrierAt = reply.State.Targets, reply.State.BarrierAt
 	return reply, nil
@@ -178,10 +179,10 @@ func (a *access) madeBy(ctx context.Context, l *line, standing protocol.Reply) (
 
 func showApprovals(w io.Writer, r protocol.Reply) {
 	if len(r.Approvals) == 0 {
-		say(w, "%s\n", r.Message)
+		screen.Say(w, "%s\n", r.Message)
 	}
 	for _, a := range r.Approvals {
-		say(w, "%s  %s\n", a.ApprovalID, headline(a))
+		screen.Say(w, "%s  %s\n", a.ApprovalID, headline(a))
 	}
 }
 
@@ -191,7 +192,7 @@ func headline(a protocol.Approval) string {
 	if a.Kind == "run" {
 		what = fmt.Sprintf("%s at %s", a.Job, stores(a.Stores))
 	}
-	line := fmt.Sprintf("%s, asked by %s, until %s", what, a.Requester, a.ExpiresAt.Format(clock))
+	line := fmt.Sprintf("%s, asked by %s, until %s", what, a.Requester, a.ExpiresAt.Format(screen.Clock))
 	if a.Reason != "" {
 		line += ": " + a.Reason
 	}
@@ -203,23 +204,23 @@ func showApproval(w io.Writer, r protocol.Reply) {
 	if a == nil {
 		return
 	}
-	say(w, "approval %s: %s\n", a.ApprovalID, a.State)
-	say(w, "%s\n", headline(*a))
+	screen.Say(w, "approval %s: %s\n", a.ApprovalID, a.State)
+	screen.Say(w, "%s\n", headline(*a))
 	if len(a.Request) > 0 {
-		say(w, "request %.2000s\n", a.Request)
+		screen.Say(w, "request %.2000s\n", a.Request)
 	}
-	say(w, "content %s\n", a.ContentHash)
+	screen.Say(w, "content %s\n", a.ContentHash)
 	if a.DecidedBy != "" {
-		say(w, "decided by %s at %s\n", a.DecidedBy, a.DecidedAt.Format(clock))
+		screen.Say(w, "decided by %s at %s\n", a.DecidedBy, a.DecidedAt.Format(screen.Clock))
 	}
 	switch {
 	case a.Why == "":
 	case a.State == "approved":
-		say(w, "%s\n", a.Why) // what was done
+		screen.Say(w, "%s\n", a.Why) // what was done
 	default:
-		say(w, "because %s\n", a.Why)
+		screen.Say(w, "because %s\n", a.Why)
 	}
 	if a.RunID != "" {
-		say(w, "run %s\n", a.RunID)
+		screen.Say(w, "run %s\n", a.RunID)
 	}
 }

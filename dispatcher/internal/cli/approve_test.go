@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/dispatcher/internal/cli"
+	"muster/dispatcher/internal/cli/screen"
 	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/people"
 	"muster/dispatcher/internal/store"
@@ -56,7 +56,7 @@ func TestApproveShowsWhatItDecides(t *testing.T) {
 	hq := setup(t, careful)
 	_, errs, code := hq.as("wang", "run", "collect_log", "--stores", "all", "--reason", "new tariff", "--request-id", "r")
 	waiting := hq.waiting()
-	if code != cli.ExitNeedsApproval || len(waiting) != 1 || !strings.Contains(errs, "refused: NEEDS_APPROVAL") || !strings.Contains(errs, "approval "+waiting[0].ApprovalID+", until ") {
+	if code != screen.ExitNeedsApproval || len(waiting) != 1 || !strings.Contains(errs, "refused: NEEDS_APPROVAL") || !strings.Contains(errs, "approval "+waiting[0].ApprovalID+", until ") {
 		t.Fatalf("got %d, %q, %+v", code, errs, waiting)
 	}
 	id := waiting[0].ApprovalID
@@ -67,12 +67,12 @@ func TestApproveShowsWhatItDecides(t *testing.T) {
 	}{
 		{"chen", "approvals", 0, id + "  collect_log at 2 stores, asked by wang, until "},
 		{"chen", "approvals " + id, 0, `"reason":"new tariff"`},
-		{"wang", "approve " + id, cli.ExitRefused, "NOT_ALLOWED: wang asked for it"},
-		{"chen", "approve " + id + " --content-hash " + strings.Repeat("0", 64), cli.ExitRefused, "CONFLICT"},
-		{"chen", "approve nope", cli.ExitRefused, "NOT_FOUND"},
+		{"wang", "approve " + id, screen.ExitRefused, "NOT_ALLOWED: wang asked for it"},
+		{"chen", "approve " + id + " --content-hash " + strings.Repeat("0", 64), screen.ExitRefused, "CONFLICT"},
+		{"chen", "approve nope", screen.ExitRefused, "NOT_FOUND"},
 		{"chen", "approve " + id, 0, "2 stores, report by"},
 		{"chen", "approve " + id, 0, "(the same request made it before)"},
-		{"chen", "approve " + id + " --reject", cli.ExitRefused, "was approved by chen before"},
+		{"chen", "approve " + id + " --reject", screen.ExitRefused, "was approved by chen before"},
 		{"chen", "approvals", 0, "nothing waits for approval"},
 		{"li", "approvals " + id, 0, "decided by chen at "},
 	} {
@@ -93,7 +93,7 @@ func TestWaitBeginsWithTheApproval(t *testing.T) {
 	for decision, want := range map[string]struct {
 		code int
 		say  string
-	}{"": {0, "verdict complete"}, "--reject": {cli.ExitNeedsApproval, "is rejected: not today"}} {
+	}{"": {0, "verdict complete"}, "--reject": {screen.ExitNeedsApproval, "is rejected: not today"}} {
 		hq := setup(t, careful)
 		hq.onRun(func(run store.Run) {
 			hq.publish(run.RunID, protocol.RunSummary, protocol.Summary{Meta: hq.sender.Meta(), RunID: run.RunID, Job: run.Job, Revision: 1, Targets: 2,
@@ -160,17 +160,17 @@ func TestKeySignsWhatChangesSomething(t *testing.T) {
 	})
 	own := func(name string) string { return filepath.Join(dir, name) }
 	order := []string{"run", "collect_log", "--stores", "all", "--request-id", "r"}
-	if _, errs, code := hq.as("wang", order...); code != cli.ExitRefused || !strings.Contains(errs, "is not signed") || !strings.Contains(errs, "--key FILE") {
+	if _, errs, code := hq.as("wang", order...); code != screen.ExitRefused || !strings.Contains(errs, "is not signed") || !strings.Contains(errs, "--key FILE") {
 		t.Errorf("unsigned: %d, %q", code, errs)
 	}
-	if _, errs, code := hq.as("wang", append(order, "--key", own("chen"))...); code != cli.ExitRefused || !strings.Contains(errs, "not of the user's key") {
+	if _, errs, code := hq.as("wang", append(order, "--key", own("chen"))...); code != screen.ExitRefused || !strings.Contains(errs, "not of the user's key") {
 		t.Errorf("by another: %d, %q", code, errs)
 	}
-	if _, errs, code := hq.as("wang", append(order, "--key", own("wang"))...); code != cli.ExitNeedsApproval {
+	if _, errs, code := hq.as("wang", append(order, "--key", own("wang"))...); code != screen.ExitNeedsApproval {
 		t.Fatalf("signed: %d, %q", code, errs)
 	}
 	id := hq.waiting()[0].ApprovalID
-	if _, errs, code := hq.as("chen", "approve", id); code != cli.ExitRefused || !strings.Contains(errs, "is not signed") {
+	if _, errs, code := hq.as("chen", "approve", id); code != screen.ExitRefused || !strings.Contains(errs, "is not signed") {
 		t.Errorf("an unsigned word: %d, %q", code, errs)
 	}
 	if out, errs, code := hq.as("chen", "approve", id, "--key", own("chen")); code != 0 {
@@ -184,7 +184,7 @@ func TestKeySignsWhatChangesSomething(t *testing.T) {
 	if err != nil || len(runs) != 1 {
 		t.Fatalf("%d runs, %v", len(runs), err)
 	}
-	if _, errs, code := hq.as("wang", "cancel", runs[0].RunID); code != cli.ExitRefused || !strings.Contains(errs, "is not signed") {
+	if _, errs, code := hq.as("wang", "cancel", runs[0].RunID); code != screen.ExitRefused || !strings.Contains(errs, "is not signed") {
 		t.Errorf("an unsigned cancel: %d, %q", code, errs)
 	}
 	if out, errs, code := hq.as("wang", "cancel", runs[0].RunID, "--key", own("wang")); code != 0 || !strings.Contains(out, "2 cancelled") {

@@ -1,9 +1,6 @@
 // Package cli lets an operator order, watch and cancel runs from a shell. It
 // speaks MQTT like any technician and has no way of its own into headquarters.
-//
-// The exit codes are: 0 done, and with --wait the report is complete; 2 the
-// command line or the request was refused; 3 the report is partial; 4 it is
-// below the quorum; 5 nobody answered; 6 the request waits for a second person.
+// The commands of its subpackages are added to its own.
 package cli
 
 import (
@@ -12,45 +9,25 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
 	"github.com/spf13/cobra"
 
+	"muster/dispatcher/internal/cli/house"
+	"muster/dispatcher/internal/cli/records"
+	"muster/dispatcher/internal/cli/screen"
 	"muster/internal/protocol"
 	"muster/internal/trust"
 )
 
-// The exit codes.
-const (
-	ExitRefused     = 2
-	ExitPartial     = 3
-	ExitBelowQuorum = 4
-	ExitNoAnswer    = 5
-	// ExitNeedsApproval: nothing was created yet.
-	ExitNeedsApproval = 6
-)
-
-// exit ends the program with a code. An empty text has been said already.
-type exit struct {
-	code int
-	text string
-}
-
-// Error is what is still to be said.
-func (e *exit) Error() string { return e.text }
-
-// ExitCode is what the program returns to the shell.
-func (e *exit) ExitCode() int { return e.code }
-
 // Commands returns every command but those that run headquarters itself, new
 // ones on each call.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{runCommand(), cancelCommand(), statusCommand(), jobsCommand(), healthCommand(),
-		approveCommand(), approvalsCommand(), requestKeyCommand(),
-		initCommand(), enrollCommand(), revokeCommand(), terminalsCommand(), keysCommand(), certifyCommand(), auditCommand(),
-		backupCommand(), restoreCommand()}
+	return slices.Concat([]*cobra.Command{runCommand(), cancelCommand(), statusCommand(), jobsCommand(), healthCommand(),
+		approveCommand(), approvalsCommand()}, house.Commands(), records.Commands())
 }
 
 // access says how to reach headquarters.
@@ -71,7 +48,7 @@ func (a *access) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&a.broker, "broker", fromEnv("MUSTER_BROKER", "mqtt://127.0.0.1:1883"), "broker address: mqtt://, mqtts://, ws:// or wss:// (MUSTER_BROKER)")
 	f.StringVar(&a.user, "user", defaultUser(), "who asks (MUSTER_USER)")
-	f.StringVar(&a.passwordFile, "password-file", "", "file that holds the password (else MUSTER_PASSWORD)")
+	f.StringVar(&a.passwordFile, "password-file", os.Getenv("MUSTER_PASSWORD_FILE"), "file that holds the password (MUSTER_PASSWORD_FILE; else MUSTER_PASSWORD)")
 	f.StringVar(&a.caFile, "ca-file", os.Getenv("MUSTER_CA_FILE"), "certificates to trust, PEM (MUSTER_CA_FILE)")
 	f.StringVar(&a.cert, "cert", os.Getenv("MUSTER_CERT"), "certificate to log in with, PEM; needs --cert-key (MUSTER_CERT)")
 	f.StringVar(&a.certKey, "cert-key", os.Getenv("MUSTER_CERT_KEY"), "private key of --cert, PEM, readable by its owner alone (MUSTER_CERT_KEY)")
@@ -99,6 +76,18 @@ func (a *access) signer() (*trust.Signer, error) {
 		return nil, fmt.Errorf("cannot use --key %s: %w; make one with: dispatcher request-key FILE", a.key, err)
 	}
 	return signer, nil
+}
+
+// signedFor is how long a signed request may be on its way: beyond the time that
+// an answer is waited for, and short of what headquarters allows.
+const signedFor = 5 * time.Minute
+
+// deadline is when a request that is signed becomes void, 0 for another.
+func (a *access) deadline() int64 {
+	if a.key == "" {
+		return 0
+	}
+	return time.Now().Add(signedFor).UnixMilli()
 }
 
 func fromEnv(name, otherwise string) string {
@@ -144,21 +133,21 @@ func (a *access) asked(ctx context.Context, cmd *cobra.Command, l *line, verb pr
 	}
 	var reply protocol.Reply
 	if err := protocol.Decode(raw, maxReplyBytes, &reply); err != nil {
-		return reply, &exit{ExitNoAnswer, "the answer cannot be read: " + err.Error()}
+		return reply, &screen.Exit{Code: screen.ExitNoAnswer, Text: "the answer cannot be read: " + err.Error()}
 	}
 	if a.asJSON {
-		say(cmd.OutOrStdout(), "%s\n", raw)
+		screen.Say(cmd.OutOrStdout(), "%s\n", raw)
 	}
 	if reply.OK {
 		return reply, nil
 	}
 	if !a.asJSON {
-		showRefusal(cmd.ErrOrStderr(), reply)
+		screen.Refusal(cmd.ErrOrStderr(), reply)
 	}
 	if reply.Code == protocol.CodeNeedsApproval {
-		return reply, &exit{code: ExitNeedsApproval}
+		return reply, &screen.Exit{Code: screen.ExitNeedsApproval}
 	}
-	return reply, &exit{code: ExitRefused}
+	return reply, &screen.Exit{Code: screen.ExitRefused}
 }
 
 // once opens a line, asks, closes it, and shows the reply unless it was printed
@@ -184,10 +173,10 @@ func cancelCommand() *cobra.Command {
 		Use:     "cancel RUN",
 		Short:   "Withdraw a run, or the tasks of some of its stores",
 		Example: "  dispatcher cancel 20260917-073012-0k3f9t --stores SH_0312 --reason 'power cut'",
-		Args:    one("run"),
+		Args:    screen.One("run"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request := protocol.CancelRequest{RequestID: newID(), RunID: args[0], Stores: stores, Reason: reason, Deadline: a.deadline()}
-			return a.once(cmd, protocol.VerbCancel, request, func(w io.Writer, r protocol.Reply) { say(w, "%s\n", r.Message) })
+			return a.once(cmd, protocol.VerbCancel, request, func(w io.Writer, r protocol.Reply) { screen.Say(w, "%s\n", r.Message) })
 		},
 	}
 	a.flags(cmd)
@@ -203,7 +192,7 @@ func statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status RUN",
 		Short: "Tell how a run, or one of its stores, stands",
-		Args:  one("run"),
+		Args:  screen.One("run"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.once(cmd, protocol.VerbStatus, protocol.StatusRequest{RunID: args[0], StoreID: store}, showStatus)
 		},
@@ -225,16 +214,6 @@ func jobsCommand() *cobra.Command {
 	}
 	a.flags(cmd)
 	return cmd
-}
-
-// one takes a single argument and says which when it is not there.
-func one(what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return fmt.Errorf("%s takes one %s, not %d arguments: %s", cmd.Name(), what, len(args), cmd.UseLine())
-		}
-		return nil
-	}
 }
 
 func newID() string { return "cli-" + strings.ToLower(ulid.Make().String()) }

@@ -20,6 +20,7 @@ import (
 
 	"muster/broker/server"
 	"muster/dispatcher/internal/cli"
+	"muster/dispatcher/internal/cli/screen"
 	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/plan"
 	"muster/dispatcher/internal/schema"
@@ -252,7 +253,7 @@ func TestARefusalIsShownInBothLanguages(t *testing.T) {
 	t.Parallel()
 	hq := setup(t)
 	_, errs, code := hq.shell("run", "collect_log", "--stores", "sh_1")
-	if code != cli.ExitRefused || !strings.Contains(errs, "refused: UNKNOWN_STORE: no such store: sh_1") || !strings.Contains(errs, "未知门店") || !strings.Contains(errs, "hint: ") {
+	if code != screen.ExitRefused || !strings.Contains(errs, "refused: UNKNOWN_STORE: no such store: sh_1") || !strings.Contains(errs, "未知门店") || !strings.Contains(errs, "hint: ") {
 		t.Errorf("got %d, %q", code, errs)
 	}
 	if reply := hq.ordered("run", "nope", "--stores", "all"); reply.Code != protocol.CodeUnknownJob {
@@ -277,7 +278,7 @@ func TestCancelStatusAndJobs(t *testing.T) {
 			t.Errorf("%s: %d, %q, %q", step.args, code, out, errs)
 		}
 	}
-	if _, errs, code := hq.shell("status", "nope"); code != cli.ExitRefused || !strings.Contains(errs, "NOT_FOUND") {
+	if _, errs, code := hq.shell("status", "nope"); code != screen.ExitRefused || !strings.Contains(errs, "NOT_FOUND") {
 		t.Errorf("got %d, %q", code, errs)
 	}
 }
@@ -285,7 +286,7 @@ func TestCancelStatusAndJobs(t *testing.T) {
 func TestWaitEndsWithTheVerdict(t *testing.T) {
 	t.Parallel()
 	hq := setup(t)
-	for verdict, want := range map[protocol.Verdict]int{protocol.VerdictComplete: 0, protocol.VerdictPartial: cli.ExitPartial, protocol.VerdictBelowQuorum: cli.ExitBelowQuorum} {
+	for verdict, want := range map[protocol.Verdict]int{protocol.VerdictComplete: 0, protocol.VerdictPartial: screen.ExitPartial, protocol.VerdictBelowQuorum: screen.ExitBelowQuorum} {
 		hq.onRun(func(run store.Run) {
 			hq.publish(run.RunID, protocol.RunState, protocol.RunStateReport{Meta: hq.sender.Meta(), RunID: run.RunID, Job: run.Job, Phase: protocol.PhaseCollecting,
 				Targets: 2, Tasks: map[task.Status]int{task.Running: 2}, Online: 2, BarrierAt: protocol.At(run.BarrierAt)})
@@ -322,7 +323,7 @@ func TestNobodyThereIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, errs, code := shell(t.Context(), t, "", "jobs", "--broker", "mqtt://"+addr, "--timeout", "300ms")
-	if code != cli.ExitNoAnswer || !strings.Contains(errs, "no answer: the broker cannot be reached") {
+	if code != screen.ExitNoAnswer || !strings.Contains(errs, "no answer: the broker cannot be reached") {
 		t.Errorf("got %d, %q", code, errs)
 	}
 }
@@ -344,7 +345,7 @@ func TestAWrongPasswordIsSaidAtOnce(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = broker.Stop(context.WithoutCancel(t.Context())) })
 	_, errs, code := shell(t.Context(), t, "", "jobs", "--broker", "mqtt://"+broker.Addr("tcp").String(), "--user", "wang", "--timeout", "60s")
-	if code != cli.ExitRefused || !strings.Contains(errs, "the broker refuses user wang: check --user, and --password-file or MUSTER_PASSWORD (or --cert)") {
+	if code != screen.ExitRefused || !strings.Contains(errs, "the broker refuses user wang: check --user, and --password-file or MUSTER_PASSWORD (or --cert)") {
 		t.Errorf("got %d, %q", code, errs)
 	}
 }
@@ -355,7 +356,7 @@ func TestInterruptEndsTheWait(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	hq.onRun(func(store.Run) { cancel() })
 	_, errs, code := shell(ctx, t, "", "run", "collect_log", "--stores", "all", "--wait", "--broker", hq.addr, "--user", "wang")
-	if code != cli.ExitNoAnswer || !strings.Contains(errs, "interrupted") {
+	if code != screen.ExitNoAnswer || !strings.Contains(errs, "interrupted") {
 		t.Errorf("got %d, %q", code, errs)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/dispatcher/internal/admin"
+	"muster/dispatcher/internal/cli/house"
+	"muster/dispatcher/internal/cli/screen"
 	"muster/internal/protocol"
 )
 
@@ -52,22 +54,22 @@ that runs on this machine, as nobody. With --broker-only: ask whether the broker
 func (a *access) askHere(cmd *cobra.Command, data string) error {
 	client, err := admin.Dial(data)
 	if err != nil {
-		return refusal(cmd, err)
+		return house.Refusal(cmd, err)
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
 	defer cancel()
 	health, err := client.Health(ctx)
 	if err != nil {
-		return refusal(cmd, err)
+		return house.Refusal(cmd, err)
 	}
 	if a.asJSON {
-		return printJSON(cmd.OutOrStdout(), health)
+		return screen.JSON(cmd.OutOrStdout(), health)
 	}
 	if health.Clock != "" {
-		say(cmd.OutOrStdout(), "%s\n", health.Clock)
+		screen.Say(cmd.OutOrStdout(), "%s\n", health.Clock)
 	}
 	for _, trouble := range health.Troubles {
-		say(cmd.OutOrStdout(), "%s\n", trouble)
+		screen.Say(cmd.OutOrStdout(), "%s\n", trouble)
 	}
 	return nil
 }

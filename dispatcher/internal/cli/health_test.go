@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"muster/broker/server"
-	"muster/dispatcher/internal/admin"
 )
 
 func TestHealthAsksHeadquarters(t *testing.T) {
@@ -48,27 +47,6 @@ func TestHealthTellsBrokerFromHeadquarters(t *testing.T) {
 	_, errs, code = shell(t.Context(), t, "", "health", "--broker-only", "--broker", address, "--timeout", "300ms")
 	if code != 5 || !strings.Contains(errs, "cannot be reached") {
 		t.Errorf("no broker: code %d, %q; want 5 and that it cannot be reached", code, errs)
-	}
-}
-
-// TestTheHealthOfThisMachineNeedsNoUser asks the dispatcher's own line.
-func TestTheHealthOfThisMachineNeedsNoUser(t *testing.T) {
-	t.Parallel()
-	m := newMachine(t)
-	if out, errs, code := shell(t.Context(), t, "", "health", "--data", m.data); code != 0 || out+errs != "" {
-		t.Errorf("code %d, %q, %q; want 0 and not a word", code, out, errs)
-	}
-	if out, _, code := shell(t.Context(), t, "", "health", "--data", m.data, "--json"); code != 0 || !strings.Contains(out, `"ok": true`) {
-		t.Errorf("code %d, %q", code, out)
-	}
-	if _, errs, code := shell(t.Context(), t, "", "health", "--data", m.data, "--broker-only"); code != 2 || !strings.Contains(errs, "none of the others can be") {
-		t.Errorf("both: code %d, %q", code, errs)
-	}
-	if err := m.line.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, errs, code := shell(t.Context(), t, "", "health", "--data", m.data); code != 5 || !strings.Contains(errs, admin.ErrNotRunning.Error()) {
-		t.Errorf("stopped: code %d, %q; want 5 and that it does not run", code, errs)
 	}
 }
 

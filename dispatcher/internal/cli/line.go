@@ -16,6 +16,7 @@ import (
 	"github.com/eclipse/paho.golang/paho"
 	"github.com/eclipse/paho.golang/paho/session/state"
 
+	"muster/dispatcher/internal/cli/screen"
 	"muster/internal/protocol"
 	"muster/internal/trust"
 )
@@ -166,7 +167,7 @@ func (l *line) connectFailed(err error) {
 	l.mu.Unlock()
 	var refused *autopaho.ConnackError
 	if errors.As(err, &refused) && (refused.ReasonCode == notAuthorized || refused.ReasonCode == badPassword) {
-		l.end(&exit{ExitRefused, fmt.Sprintf("the broker refuses user %s: check --user, and --password-file or MUSTER_PASSWORD (or --cert)", l.user)})
+		l.end(&screen.Exit{Code: screen.ExitRefused, Text: fmt.Sprintf("the broker refuses user %s: check --user, and --password-file or MUSTER_PASSWORD (or --cert)", l.user)})
 	}
 }
 
@@ -206,7 +207,7 @@ func (l *line) subscribe(ctx context.Context, filters ...string) error {
 		if ctx.Err() != nil {
 			return l.unanswered(ctx)
 		}
-		return &exit{ExitRefused, fmt.Sprintf("the broker refuses to let %s read %s: %v", l.user, filters[0], err)}
+		return &screen.Exit{Code: screen.ExitRefused, Text: fmt.Sprintf("the broker refuses to let %s read %s: %v", l.user, filters[0], err)}
 	}
 }
 
@@ -255,7 +256,7 @@ func (l *line) request(box string, verb protocol.Verb, payload []byte) *paho.Pub
 
 // unanswered says why nothing came.
 func (l *line) unanswered(ctx context.Context) error {
-	var told *exit
+	var told *screen.Exit
 	if errors.As(context.Cause(l.ctx), &told) {
 		return told
 	}
@@ -264,16 +265,16 @@ func (l *line) unanswered(ctx context.Context) error {
 	l.mu.Unlock()
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
-		return &exit{ExitNoAnswer, "interrupted"}
+		return &screen.Exit{Code: screen.ExitNoAnswer, Text: "interrupted"}
 	case last != nil:
 		hint := ""
 		var untrusted *tls.CertificateVerificationError
 		if errors.As(last, &untrusted) {
 			hint = "; --ca-file names the certificate to trust"
 		}
-		return &exit{ExitNoAnswer, fmt.Sprintf("no answer: the broker cannot be reached: %v%s", last, hint)}
+		return &screen.Exit{Code: screen.ExitNoAnswer, Text: fmt.Sprintf("no answer: the broker cannot be reached: %v%s", last, hint)}
 	}
-	return &exit{ExitNoAnswer, "no answer from headquarters: is it running, and may you ask it?"}
+	return &screen.Exit{Code: screen.ExitNoAnswer, Text: "no answer from headquarters: is it running, and may you ask it?"}
 }
 
 // close disconnects; what was sent has been answered or given up.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"muster/broker/server"
-	"muster/dispatcher/internal/cli"
+	"muster/dispatcher/internal/cli/screen"
 	"muster/dispatcher/internal/identity"
 )
 
@@ -49,8 +49,8 @@ func TestACertificateLogsIn(t *testing.T) {
 		say  string
 	}{
 		"their own":     {[]string{"--cert", cert, "--cert-key", key}, 0, ""},
-		"none":          {nil, cli.ExitRefused, "the broker refuses user wang"},
-		"of another":    {[]string{"--cert", other, "--cert-key", otherKey}, cli.ExitRefused, "the broker refuses user wang"},
+		"none":          {nil, screen.ExitRefused, "the broker refuses user wang"},
+		"of another":    {[]string{"--cert", other, "--cert-key", otherKey}, screen.ExitRefused, "the broker refuses user wang"},
 		"another's key": {[]string{"--cert", cert, "--cert-key", otherKey}, 2, "cannot use --cert " + cert + " with --cert-key " + otherKey},
 	} {
 		args := append([]string{"health", "--broker-only", "--broker", "mqtts://" + broker.Addr("tls").String(), "--ca-file", ca, "--user", "wang"}, c.args...)
@@ -63,7 +63,7 @@ func TestACertificateLogsIn(t *testing.T) {
 // userCertificate makes a key and the user's certificate for it, in files.
 func userCertificate(t *testing.T, folder, dir, name string) (cert, key string) {
 	t.Helper()
-	if _, errs, code := run(t, cli.CertifyCommand(), name, "--identity", folder, "--out", dir); code != 0 {
+	if _, errs, code := shell(t.Context(), t, "", "certify", name, "--identity", folder, "--out", dir); code != 0 {
 		t.Fatal(errs)
 	}
 	return filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"muster/dispatcher/internal/cli/screen"
 	"muster/internal/protocol"
 )
 
@@ -44,7 +45,7 @@ waited for, and 6 means that they did not).`,
 		Example: `  dispatcher run collect_log --stores all --input date=2026-09-17 --wait
   dispatcher run collect_log --stores label:region=east,format!=kiosk --barrier 60s
   dispatcher run collect_log --stores @missing.txt --input topErrors:=5`,
-		Args: one("job"),
+		Args: screen.One("job"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request, err := o.request(cmd, args[0])
 			if err != nil {

@@ -6,31 +6,18 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"muster/dispatcher/internal/cli/screen"
 	"muster/internal/protocol"
 	"muster/internal/task"
 )
-
-const clock = "2006-01-02 15:04:05 -07:00"
-
-// say writes and does not care: a reader that went away needs nothing more.
-func say(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
-
-func showRefusal(w io.Writer, r protocol.Reply) {
-	say(w, "refused: %s: %s\n", r.Code, r.Message)
-	say(w, "         %s\n", r.MessageZh)
-	say(w, "hint: %s\n", r.Hint)
-	if r.Code == protocol.CodeNeedsApproval {
-		say(w, "approval %s, until %s\n", r.ApprovalID, r.ExpiresAt.Format(clock))
-	}
-}
 
 func showAccepted(w io.Writer, r protocol.Reply) {
 	again := ""
 	if r.Duplicate != nil && *r.Duplicate {
 		again = " (the same request made it before)"
 	}
-	say(w, "run %s: %s, report by %s%s\n", r.RunID, stores(r.Stores), r.BarrierAt.Format(clock), again)
-	say(w, "watch %s\n", r.Watch)
+	screen.Say(w, "run %s: %s, report by %s%s\n", r.RunID, stores(r.Stores), r.BarrierAt.Format(screen.Clock), again)
+	screen.Say(w, "watch %s\n", r.Watch)
 }
 
 func stores(n int) string {
@@ -46,7 +33,7 @@ func showProgress(w io.Writer, s protocol.RunStateReport) {
 	if left <= 0 || s.Phase != protocol.PhaseCollecting {
 		when = string(s.Phase)
 	}
-	say(w, "%s  %s, online %d of %d, waiting %d, %s\n", s.At.Format("15:04:05"), counts(s.Tasks), s.Online, s.Targets, s.Waiting, when)
+	screen.Say(w, "%s  %s, online %d of %d, waiting %d, %s\n", s.At.Format("15:04:05"), counts(s.Tasks), s.Online, s.Targets, s.Waiting, when)
 }
 
 func counts(tasks map[task.Status]int) string {
@@ -61,17 +48,17 @@ func counts(tasks map[task.Status]int) string {
 
 func showStatus(w io.Writer, r protocol.Reply) {
 	if s := r.State; s != nil {
-		say(w, "run %s of %s: %s, revision %d\n", s.RunID, s.Job, s.Phase, s.Revision)
-		say(w, "stores %d: %s\n", s.Targets, counts(s.Tasks))
-		say(w, "online %d, waiting %d, barrier %s\n", s.Online, s.Waiting, s.BarrierAt.Format(clock))
+		screen.Say(w, "run %s of %s: %s, revision %d\n", s.RunID, s.Job, s.Phase, s.Revision)
+		screen.Say(w, "stores %d: %s\n", s.Targets, counts(s.Tasks))
+		screen.Say(w, "online %d, waiting %d, barrier %s\n", s.Online, s.Waiting, s.BarrierAt.Format(screen.Clock))
 	}
 	if t := r.Task; t != nil {
-		say(w, "task %s of store %s: %s, attempt %d\n", t.TaskID, t.StoreID, t.Status, t.Attempt)
+		screen.Say(w, "task %s of store %s: %s, attempt %d\n", t.TaskID, t.StoreID, t.Status, t.Attempt)
 		if t.Error != nil {
-			say(w, "error %s: %s\n", t.Error.Code, t.Error.Message)
+			screen.Say(w, "error %s: %s\n", t.Error.Code, t.Error.Message)
 		}
 		if len(t.Result) > 0 && string(t.Result) != "null" {
-			say(w, "result %s\n", t.Result)
+			screen.Say(w, "result %s\n", t.Result)
 		}
 	}
 }
@@ -79,24 +66,24 @@ func showStatus(w io.Writer, r protocol.Reply) {
 func showJobs(w io.Writer, r protocol.Reply) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, j := range r.Jobs {
-		say(table, "%s\tv%d\t%s\t%s\n", j.Name, j.Version, j.Title, j.TitleZh)
+		screen.Say(table, "%s\tv%d\t%s\t%s\n", j.Name, j.Version, j.Title, j.TitleZh)
 	}
 	_ = table.Flush()
 }
 
 func showSummary(w io.Writer, s protocol.Summary) {
-	say(w, "%s\n%s\n", s.Text, s.TextZh)
+	screen.Say(w, "%s\n%s\n", s.Text, s.TextZh)
 	c := s.Counts
-	say(w, "verdict %s, revision %d: succeeded %d, failed %d, timed out %d, offline %d, cancelled %d, targets %d\n",
+	screen.Say(w, "verdict %s, revision %d: succeeded %d, failed %d, timed out %d, offline %d, cancelled %d, targets %d\n",
 		s.Verdict, s.Revision, c.Succeeded, c.Failed, c.TimedOut, c.Offline, c.Cancelled, s.Targets)
 	if len(s.Missing) > 0 {
 		more := ""
 		if rest := s.Targets - c.Succeeded - len(s.Missing); rest > 0 {
 			more = fmt.Sprintf(" and %d more", rest)
 		}
-		say(w, "missing %s%s\n", strings.Join(s.Missing, ", "), more)
+		screen.Say(w, "missing %s%s\n", strings.Join(s.Missing, ", "), more)
 	}
 	for _, f := range s.Files {
-		say(w, "%s/%s\n", strings.TrimSuffix(s.Folder, "/"), f.Name)
+		screen.Say(w, "%s/%s\n", strings.TrimSuffix(s.Folder, "/"), f.Name)
 	}
 }

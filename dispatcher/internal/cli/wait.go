@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"muster/dispatcher/internal/cli/screen"
 	"muster/internal/protocol"
 )
 
@@ -41,7 +42,7 @@ func runAndWait(cmd *cobra.Command, a *access, request protocol.RunRequest, wait
 		return err
 	}
 	if a.asJSON {
-		say(cmd.OutOrStdout(), "%s\n", raw)
+		screen.Say(cmd.OutOrStdout(), "%s\n", raw)
 	} else {
 		showSummary(cmd.OutOrStdout(), summary)
 	}
@@ -49,11 +50,11 @@ func runAndWait(cmd *cobra.Command, a *access, request protocol.RunRequest, wait
 	case protocol.VerdictComplete:
 		return nil
 	case protocol.VerdictPartial:
-		return &exit{code: ExitPartial}
+		return &screen.Exit{Code: screen.ExitPartial}
 	case protocol.VerdictBelowQuorum:
-		return &exit{code: ExitBelowQuorum}
+		return &screen.Exit{Code: screen.ExitBelowQuorum}
 	}
-	return &exit{ExitNoAnswer, fmt.Sprintf("the summary has the unknown verdict %q", summary.Verdict)}
+	return &screen.Exit{Code: screen.ExitNoAnswer, Text: fmt.Sprintf("the summary has the unknown verdict %q", summary.Verdict)}
 }
 
 // follow returns the first summary of a run. State and summary are retained,
@@ -72,7 +73,7 @@ func (l *line) follow(ctx context.Context, runID string, progress func(protocol.
 			case summary:
 				var s protocol.Summary
 				if err := protocol.Decode(m.payload, maxReplyBytes, &s); err != nil {
-					return s, nil, &exit{ExitNoAnswer, "the summary cannot be read: " + err.Error()}
+					return s, nil, &screen.Exit{Code: screen.ExitNoAnswer, Text: "the summary cannot be read: " + err.Error()}
 				}
 				return s, m.payload, nil
 			case state:
@@ -85,7 +86,7 @@ func (l *line) follow(ctx context.Context, runID string, progress func(protocol.
 				progress(s)
 			}
 		case <-silence.C:
-			return protocol.Summary{}, nil, &exit{ExitNoAnswer, "no report came; ask again with: dispatcher status " + runID}
+			return protocol.Summary{}, nil, &screen.Exit{Code: screen.ExitNoAnswer, Text: "no report came; ask again with: dispatcher status " + runID}
 		case <-ctx.Done():
 			return protocol.Summary{}, nil, l.unanswered(ctx)
 		case <-l.ctx.Done():

@@ -11,9 +11,10 @@ import (
 )
 
 const (
-	// usualLease and usualLimit stand in when a grant names none.
+	// usualLease stands in when a grant names none.
 	usualLease = time.Minute
-	usualLimit = 10 * time.Minute
+	// UsualLimit bounds an execution when neither grant nor offer says a limit.
+	UsualLimit = 10 * time.Minute
 	// clockSlack is how far the measured clock of headquarters may be off.
 	clockSlack = 5 * time.Second
 )

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime/debug"
 	"time"
 
@@ -30,7 +31,7 @@ type execution struct {
 // execute starts the executor in a goroutine of its own. The caller has
 // journalled the intent.
 func (a *Agent) execute(w *work, g *grant, now time.Time) {
-	limit := usualLimit
+	limit := UsualLimit
 	switch {
 	case g.limit > 0:
 		limit = g.limit
@@ -51,20 +52,20 @@ func (a *Agent) execute(w *work, g *grant, now time.Time) {
 	a.log.Info("attempt starts", "task_id", w.id, "attempt", g.attempt, "type", order.Type, "limit", limit)
 	go func() {
 		limited, stop := context.WithTimeoutCause(ctx, limit, ending.ErrTimeLimit)
-		answer, cause := a.perform(limited, job, order)
+		answer, cause := Perform(limited, job, order, a.log)
 		stop()
 		cancel(nil)
 		a.post(func(now time.Time) { a.ended(order, answer, cause, now) })
 	}()
 }
 
-// perform executes the order and judges its end; both may panic, at what a store's
-// files hold. It returns the answer, and why the execution failed if it was ended
-// from outside.
-func (a *Agent) perform(ctx context.Context, job executor.Executor, order executor.Order) (answer outbox.Answer, cause error) {
+// Perform executes the order and judges its end; both may panic, at what a store's
+// files hold. It returns the answer, without its times, and why the execution failed
+// if it was ended from outside.
+func Perform(ctx context.Context, job executor.Executor, order executor.Order, log *slog.Logger) (answer outbox.Answer, cause error) {
 	defer func() {
 		if recover() != nil { // with what is not said: it may be a secret, or panic again
-			a.log.Error("execution panicked", "task_id", order.TaskID, "attempt", order.Attempt, "stack", string(debug.Stack()))
+			log.Error("execution panicked", "task_id", order.TaskID, "attempt", order.Attempt, "stack", string(debug.Stack()))
 			answer, cause = ending.Panicked(order), context.Cause(ctx)
 		}
 	}()

@@ -6,6 +6,7 @@ package config
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 
 	"muster/configs"
@@ -29,6 +30,8 @@ type Config struct {
 	Collect     collect.Config    `yaml:"collect"`
 	Executors   []Executor        `yaml:"executors"`
 	Log         Log               `yaml:"log"`
+
+	file *settings.File // where each key was given
 }
 
 // Identity is how the terminal proves who it is and knows headquarters.
@@ -72,8 +75,11 @@ type Log struct {
 	Format string `yaml:"format"` // text, json
 }
 
-// Overrides are command line flags; "" leaves the file's value.
+// Overrides are what environment and command line put over the file: Over first,
+// then the flags of their own, where "" leaves what is there. Their paths are
+// relative to the folder where the program runs.
 type Overrides struct {
+	Over                                   []settings.Value
 	Store, Terminal, BrokerURL, WorkFolder string
 }
 
@@ -102,7 +108,10 @@ func Load(path string, over Overrides) (*Config, error) {
 		}
 	}
 	c.resolve(path)
-	over.apply(c)
+	c.file = file
+	if err := file.Put(c, over.values()); err != nil {
+		return nil, err
+	}
 	if c.Collect.TimeZone == "" {
 		c.Collect.TimeZone = c.TimeZone
 	}
@@ -127,16 +136,20 @@ func (c *Config) resolve(path string) {
 	}
 }
 
-func (o Overrides) apply(c *Config) {
-	for _, pair := range []struct {
-		to   *string
-		from string
-	}{{&c.Store, o.Store}, {&c.Terminal, o.Terminal}, {&c.Broker.URL, o.BrokerURL}, {&c.WorkFolder, o.WorkFolder}} {
-		if pair.from != "" {
-			*pair.to = pair.from
+func (o Overrides) values() []settings.Value {
+	values := slices.Clone(o.Over)
+	for _, v := range []settings.Value{{Key: "store", Text: o.Store, From: "--store"}, {Key: "terminal", Text: o.Terminal, From: "--terminal"},
+		{Key: "broker.url", Text: o.BrokerURL, From: "--broker"}, {Key: "work_folder", Text: o.WorkFolder, From: "--work-folder"}} {
+		if v.Text != "" {
+			values = append(values, v)
 		}
 	}
+	return values
 }
+
+// Effective lists every key with what it means in the end, secrets masked, and where
+// that was given.
+func (c *Config) Effective() ([]settings.Effective, error) { return c.file.Effective(c) }
 
 func (c *Config) check(file *settings.File) error {
 	const idRule = "must be 1 to 63 of the characters A-Z a-z 0-9 . _ - and begin with a letter or digit"

@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,3 +55,25 @@ func Acquire(folder string, now time.Time) (*Lock, error) {
 
 // Release gives the folder back. It may be called twice.
 func (l *Lock) Release() error { return l.lock.Close() }
+
+// Held says which process has the work folder, "" when none has. It changes
+// nothing; a folder that is not there is nobody's.
+func Held(folder string) (string, error) {
+	name := filepath.Join(folder, "agent.lock")
+	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	lock := flock.New(name)
+	got, err := lock.TryLock()
+	if err != nil {
+		return "", fmt.Errorf("cannot look at the lock of work folder %s: %w", folder, err)
+	}
+	if got {
+		return "", lock.Close()
+	}
+	who, err := os.ReadFile(filepath.Join(folder, "agent.holder"))
+	if err != nil {
+		who = []byte("unknown process")
+	}
+	return strings.TrimSpace(string(who)), nil
+}

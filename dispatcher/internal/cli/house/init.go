@@ -1,8 +1,7 @@
-package cli
+package house
 
 import (
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/broker/server/users"
+	"muster/dispatcher/internal/cli/screen"
 	"muster/dispatcher/internal/identity"
 	"muster/internal/protocol"
 	"muster/internal/trust"
@@ -56,12 +56,12 @@ func initCommand() *cobra.Command {
 			"random password that is shown once, and a configuration with TLS alone. An existing folder must be empty;\n" +
 			"with --keep, one that init finished before is left as it is.",
 		Example: "  dispatcher init /srv/muster --host hq.example.com --host 192.0.2.10 --operator chen",
-		Args:    one("folder"),
+		Args:    screen.One("folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p.folder = args[0]
 			if keep && finished(p.folder) {
 				if !asJSON {
-					say(cmd.OutOrStdout(), "%s is kept as it is\n", p.folder)
+					screen.Say(cmd.OutOrStdout(), "%s is kept as it is\n", p.folder)
 				}
 				return nil
 			}
@@ -70,7 +70,7 @@ func initCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), made)
+				return screen.JSON(cmd.OutOrStdout(), made)
 			}
 			showInstallation(cmd.OutOrStdout(), made)
 			return nil
@@ -202,25 +202,17 @@ enrolment:                          # where terminals get their certificates
 `
 
 func showInstallation(w io.Writer, made installation) {
-	say(w, "made %s: identity, users.yaml, stores.csv, dispatcher.yaml\n\n", made.Folder)
+	screen.Say(w, "made %s: identity, users.yaml, stores.csv, dispatcher.yaml\n\n", made.Folder)
 	login := ""
 	if made.Password == "" {
-		say(w, "operator  %s\n          (logs in with a certificate: dispatcher certify %s --identity %s)\n\nnext:\n", made.Operator, made.Operator, filepath.Join(made.Folder, "identity"))
+		screen.Say(w, "operator  %s\n          (logs in with a certificate: dispatcher certify %s --identity %s)\n\nnext:\n", made.Operator, made.Operator, filepath.Join(made.Folder, "identity"))
 		login = fmt.Sprintf(" --cert %s.crt --cert-key %s.key", made.Operator, made.Operator)
 	} else {
-		say(w, "operator  %s\npassword  %s\n", made.Operator, made.Password)
-		say(w, "          (shown this once: only its hash is kept)\n\nnext:\n")
+		screen.Say(w, "operator  %s\npassword  %s\n", made.Operator, made.Password)
+		screen.Say(w, "          (shown this once: only its hash is kept)\n\nnext:\n")
 	}
-	say(w, "  1. write your stores into %s\n", filepath.Join(made.Folder, "stores.csv"))
-	say(w, "  2. dispatcher serve -c %s\n", made.Config)
-	say(w, "  3. dispatcher enroll STORE TERMINAL -c %s\n", made.Config)
-	say(w, "  4. dispatcher jobs --broker %s --ca-file %s --user %s%s\n", made.Broker, filepath.Join(made.Folder, "identity", identity.FileAuthority), made.Operator, login)
-}
-
-// printJSON writes a value for programs to read.
-func printJSON(w io.Writer, value any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(value)
+	screen.Say(w, "  1. write your stores into %s\n", filepath.Join(made.Folder, "stores.csv"))
+	screen.Say(w, "  2. dispatcher serve -c %s\n", made.Config)
+	screen.Say(w, "  3. dispatcher enroll STORE TERMINAL -c %s\n", made.Config)
+	screen.Say(w, "  4. dispatcher jobs --broker %s --ca-file %s --user %s%s\n", made.Broker, filepath.Join(made.Folder, "identity", identity.FileAuthority), made.Operator, login)
 }

@@ -1,15 +1,15 @@
-package cli
+package records
 
 import (
 	"fmt"
 	"path/filepath"
-	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
+	"muster/dispatcher/internal/cli/folders"
+	"muster/dispatcher/internal/cli/screen"
 	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
 )
@@ -36,7 +36,7 @@ func auditShowCommand() *cobra.Command {
 			if asJSON {
 				show, end = showLine(cmd), func() {}
 			}
-			err = store.ReadAudit(cmd.Context(), filepath.Join(files.data, databaseFile), from, actor, show)
+			err = store.ReadAudit(cmd.Context(), filepath.Join(files.data, folders.Database), from, actor, show)
 			end()
 			return err
 		},
@@ -79,7 +79,7 @@ func showLine(cmd *cobra.Command) func(store.AuditEntry) error {
 	return func(e store.AuditEntry) error {
 		text, err := protocol.Encode(auditLine{e.ID, protocol.At(e.At), e.Actor, e.Action, e.Subject, e.Detail})
 		if err == nil {
-			say(cmd.OutOrStdout(), "%s\n", text)
+			screen.Say(cmd.OutOrStdout(), "%s\n", text)
 		}
 		return err
 	}
@@ -87,22 +87,11 @@ func showLine(cmd *cobra.Command) func(store.AuditEntry) error {
 
 func showTable(cmd *cobra.Command) (show func(store.AuditEntry) error, end func()) {
 	table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	say(table, "ID\tTIME\tACTOR\tACTION\tSUBJECT\tDETAIL\n")
+	screen.Say(table, "ID\tTIME\tACTOR\tACTION\tSUBJECT\tDETAIL\n")
 	show = func(e store.AuditEntry) error {
-		say(table, "%d\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.At.Local().Format(clock),
-			plain(e.Actor), plain(e.Action), plain(e.Subject), plain(e.Detail))
+		screen.Say(table, "%d\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.At.Local().Format(screen.Clock),
+			screen.Plain(e.Actor), screen.Plain(e.Action), screen.Plain(e.Subject), screen.Plain(e.Detail))
 		return nil
 	}
 	return show, func() { _ = table.Flush() }
-}
-
-// plain keeps what people wrote from moving the cursor or turning the line
-// around.
-func plain(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsGraphic(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, text)
 }

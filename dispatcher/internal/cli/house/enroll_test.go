@@ -1,4 +1,4 @@
-package cli_test
+package house_test
 
 import (
 	"bytes"
@@ -23,6 +23,8 @@ import (
 
 	"muster/dispatcher/internal/admin"
 	"muster/dispatcher/internal/cli"
+	"muster/dispatcher/internal/cli/house"
+	"muster/dispatcher/internal/cli/screen"
 	"muster/dispatcher/internal/identity"
 	"muster/dispatcher/internal/store"
 	"muster/internal/trust"
@@ -46,7 +48,19 @@ func run(t *testing.T, cmd *cobra.Command, args ...string) (stdout, stderr strin
 	if errors.As(err, &coded) {
 		return out.String(), errs.String(), coded.ExitCode()
 	}
-	return out.String(), errs.String(), cli.ExitRefused
+	return out.String(), errs.String(), screen.ExitRefused
+}
+
+// shell runs one of all commands.
+func shell(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	for _, cmd := range cli.Commands() {
+		if cmd.Name() == args[0] {
+			return run(t, cmd, args[1:]...)
+		}
+	}
+	t.Fatalf("there is no command %s", args[0])
+	return "", "", 0
 }
 
 // machine is a headquarters whose admin line is open, and whose clock stands.
@@ -133,7 +147,7 @@ func (m *machine) ok(cmd *cobra.Command, args ...string) string {
 func TestEnrollPrintsTheTokenOnceAndTheCommandForTheTerminal(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
-	out := m.ok(cli.EnrollCommand(), "0001", "pos-1", "--data", m.data)
+	out := m.ok(house.EnrollCommand(), "0001", "pos-1", "--data", m.data)
 	found := regexp.MustCompile(`edge-agent enroll --headquarters https://hq\.example\.com:8443 --store 0001 --terminal pos-1 --identity identity --token (mt1\.\S+)\n`).FindStringSubmatch(out)
 	if found == nil || !strings.Contains(out, m.now.Add(24*time.Hour).Local().Format("2006-01-02 15:04:05")) {
 		t.Fatalf("got %s", out)
@@ -142,7 +156,7 @@ func TestEnrollPrintsTheTokenOnceAndTheCommandForTheTerminal(t *testing.T) {
 		t.Fatalf("the token lets in %+v", key)
 	}
 	var facts admin.Token
-	if err := json.Unmarshal([]byte(m.ok(cli.EnrollCommand(), "0001", "pos-2", "-c", m.config, "--json", "--valid", "2h")), &facts); err != nil {
+	if err := json.Unmarshal([]byte(m.ok(house.EnrollCommand(), "0001", "pos-2", "-c", m.config, "--json", "--valid", "2h")), &facts); err != nil {
 		t.Fatal(err)
 	}
 	if key := m.enrol(facts.Token); key.TerminalID != "pos-2" || !facts.ExpiresAt.Equal(m.now.Add(2*time.Hour)) {
@@ -154,7 +168,7 @@ func TestATokenInAFileIsShownNowhere(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	file := filepath.Join(t.TempDir(), "token")
-	out := m.ok(cli.EnrollCommand(), "0001", "pos-1", "--data", m.data, "--token-file", file, "--keep")
+	out := m.ok(house.EnrollCommand(), "0001", "pos-1", "--data", m.data, "--token-file", file, "--keep")
 	token, err := trust.ReadPrivate(file)
 	if err != nil {
 		t.Fatal(err)
@@ -162,13 +176,13 @@ func TestATokenInAFileIsShownNowhere(t *testing.T) {
 	if strings.Contains(out, "mt1.") || !strings.Contains(out, "is in "+file+"\n") {
 		t.Errorf("said %s", out)
 	}
-	if _, errs, code := run(t, cli.EnrollCommand(), "0001", "pos-1", "--data", m.data, "--token-file", file); code != cli.ExitRefused || !strings.Contains(errs, "exists already") {
+	if _, errs, code := run(t, house.EnrollCommand(), "0001", "pos-1", "--data", m.data, "--token-file", file); code != screen.ExitRefused || !strings.Contains(errs, "exists already") {
 		t.Errorf("a file that is there: %d, %s", code, errs)
 	}
 	if err := m.line.Stop(t.Context()); err != nil { // so that nobody can be asked
 		t.Fatal(err)
 	}
-	if out := m.ok(cli.EnrollCommand(), "0001", "pos-1", "--data", m.data, "--token-file", file, "--keep"); out != "" {
+	if out := m.ok(house.EnrollCommand(), "0001", "pos-1", "--data", m.data, "--token-file", file, "--keep"); out != "" {
 		t.Errorf("kept: %s", out)
 	}
 	if again, err := os.ReadFile(file); err != nil || string(again) != string(token) {
@@ -182,33 +196,33 @@ func TestATokenInAFileIsShownNowhere(t *testing.T) {
 func TestTerminalsAreListedAndRevoked(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
-	if out := m.ok(cli.TerminalsCommand(), "--data", m.data); out != "no terminal is enrolled\n" {
+	if out := m.ok(house.TerminalsCommand(), "--data", m.data); out != "no terminal is enrolled\n" {
 		t.Fatalf("got %s", out)
 	}
 	for _, terminal := range []string{"pos-1", "pos-2"} {
 		var facts admin.Token
-		if err := json.Unmarshal([]byte(m.ok(cli.EnrollCommand(), "0001", terminal, "--data", m.data, "--json")), &facts); err != nil {
+		if err := json.Unmarshal([]byte(m.ok(house.EnrollCommand(), "0001", terminal, "--data", m.data, "--json")), &facts); err != nil {
 			t.Fatal(err)
 		}
 		m.enrol(facts.Token)
 	}
-	if out := m.ok(cli.RevokeCommand(), "0001", "pos-2", "--data", m.data); out != "terminal pos-2 of store 0001 is revoked; certificates that are void: 1\n" {
+	if out := m.ok(house.RevokeCommand(), "0001", "pos-2", "--data", m.data); out != "terminal pos-2 of store 0001 is revoked; certificates that are void: 1\n" {
 		t.Fatalf("got %s", out)
 	}
-	out := m.ok(cli.TerminalsCommand(), "-c", m.config)
+	out := m.ok(house.TerminalsCommand(), "-c", m.config)
 	if !regexp.MustCompile(`(?m)^0001 +pos-1 +[0-9a-f]{16} .* valid$`).MatchString(out) || !regexp.MustCompile(`(?m)^0001 +pos-2 +[0-9a-f]{16} .* revoked 20`).MatchString(out) {
 		t.Fatalf("got %s", out)
 	}
 	m.now = m.now.AddDate(0, 0, 91)
-	if out := m.ok(cli.TerminalsCommand(), "-c", m.config); !regexp.MustCompile(`(?m)^0001 +pos-1 .* ended$`).MatchString(out) {
+	if out := m.ok(house.TerminalsCommand(), "-c", m.config); !regexp.MustCompile(`(?m)^0001 +pos-1 .* ended$`).MatchString(out) {
 		t.Fatalf("got %s", out)
 	}
 	var all admin.Terminals
-	if err := json.Unmarshal([]byte(m.ok(cli.TerminalsCommand(), "--data", m.data, "--json")), &all); err != nil || len(all.Terminals) != 2 ||
+	if err := json.Unmarshal([]byte(m.ok(house.TerminalsCommand(), "--data", m.data, "--json")), &all); err != nil || len(all.Terminals) != 2 ||
 		!all.Terminals[0].RevokedAt.IsZero() || all.Terminals[1].RevokedAt.IsZero() {
 		t.Fatalf("got %+v, %v", all, err)
 	}
-	if _, errs, code := run(t, cli.RevokeCommand(), "0001", "pos-2", "--data", m.data); code != cli.ExitRefused ||
+	if _, errs, code := run(t, house.RevokeCommand(), "0001", "pos-2", "--data", m.data); code != screen.ExitRefused ||
 		!strings.Contains(errs, "refused: NOT_FOUND") || !strings.Contains(errs, "hint: dispatcher terminals lists them") {
 		t.Fatalf("a second time: %d, %s", code, errs)
 	}
@@ -217,7 +231,7 @@ func TestTerminalsAreListedAndRevoked(t *testing.T) {
 func TestKeysAreListedAndARotationWaitsForASecondPerson(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
-	out := m.ok(cli.KeysCommand(), "rotate", "--now", "--data", m.data)
+	out := m.ok(house.KeysCommand(), "rotate", "--now", "--data", m.data)
 	if !strings.Contains(out, "approval ap-1 is asked for; nothing was changed yet\ncontent hash abc123\n") || !strings.Contains(out, "dispatcher approve ap-1") {
 		t.Fatalf("got %s", out)
 	}
@@ -228,20 +242,20 @@ func TestKeysAreListedAndARotationWaitsForASecondPerson(t *testing.T) {
 	if _, err := m.id.Replace(identity.Rotation{}, m.now); err != nil {
 		t.Fatal(err)
 	}
-	out = m.ok(cli.KeysCommand(), "list", "--data", m.data)
+	out = m.ok(house.KeysCommand(), "list", "--data", m.data)
 	if !strings.HasPrefix(out, "version 2\n") || !regexp.MustCompile(`(?m)^`+first+` .* signs$`).MatchString(out) || strings.Count(out, " waits\n") != 1 {
 		t.Fatalf("before the switch: %s", out)
 	}
 	m.now = m.now.Add(25 * time.Hour)
-	if out = m.ok(cli.KeysCommand(), "list", "--data", m.data); !regexp.MustCompile(`(?m)^`+first+` .* believed$`).MatchString(out) || strings.Count(out, " signs\n") != 1 {
+	if out = m.ok(house.KeysCommand(), "list", "--data", m.data); !regexp.MustCompile(`(?m)^`+first+` .* believed$`).MatchString(out) || strings.Count(out, " signs\n") != 1 {
 		t.Fatalf("after the switch: %s", out)
 	}
 	m.now = m.now.Add(24 * time.Hour)
-	if out = m.ok(cli.KeysCommand(), "list", "--data", m.data); !regexp.MustCompile(`(?m)^` + first + ` .* ended$`).MatchString(out) {
+	if out = m.ok(house.KeysCommand(), "list", "--data", m.data); !regexp.MustCompile(`(?m)^` + first + ` .* ended$`).MatchString(out) {
 		t.Fatalf("after the overlap: %s", out)
 	}
 	var all admin.Keys
-	if err := json.Unmarshal([]byte(m.ok(cli.KeysCommand(), "list", "--data", m.data, "--json")), &all); err != nil || len(all.Keys) != 2 || all.Signs == first {
+	if err := json.Unmarshal([]byte(m.ok(house.KeysCommand(), "list", "--data", m.data, "--json")), &all); err != nil || len(all.Keys) != 2 || all.Signs == first {
 		t.Fatalf("got %+v, %v", all, err)
 	}
 }
@@ -256,15 +270,15 @@ func TestCommandsForThisMachineSayWhatIsWrong(t *testing.T) {
 		code int
 		want string
 	}{
-		"not running":   {cli.TerminalsCommand(), []string{"--data", nowhere}, cli.ExitNoAnswer, "headquarters is not running with the data folder " + nowhere},
-		"both":          {cli.TerminalsCommand(), []string{"--data", nowhere, "-c", m.config}, cli.ExitRefused, "none of the others can be"},
-		"no file":       {cli.TerminalsCommand(), []string{"-c", filepath.Join(nowhere, "x.yaml")}, cli.ExitRefused, "cannot read the configuration"},
-		"unknown store": {cli.EnrollCommand(), []string{"0002", "pos-1", "--data", m.data}, cli.ExitRefused, "refused: UNKNOWN_STORE: store 0002 is not on the list"},
-		"no terminal":   {cli.EnrollCommand(), []string{"0001", "--data", m.data}, cli.ExitRefused, "enroll takes a store and a terminal, not 1 arguments"},
-		"bad id":        {cli.RevokeCommand(), []string{"0001", "pos/1", "--data", m.data}, cli.ExitRefused, `terminal "pos/1" must be`},
-		"no time":       {cli.EnrollCommand(), []string{"0001", "pos-1", "--data", m.data, "--valid", "0s"}, cli.ExitRefused, "--valid 0s must be 1m to 168h"},
-		"keep what":     {cli.EnrollCommand(), []string{"0001", "pos-1", "--data", m.data, "--keep"}, cli.ExitRefused, "--keep needs --token-file"},
-		"too long":      {cli.EnrollCommand(), []string{"0001", "pos-1", "--data", m.data, "--valid", "200h"}, cli.ExitRefused, "one minute to seven days"},
+		"not running":   {house.TerminalsCommand(), []string{"--data", nowhere}, screen.ExitNoAnswer, "headquarters is not running with the data folder " + nowhere},
+		"both":          {house.TerminalsCommand(), []string{"--data", nowhere, "-c", m.config}, screen.ExitRefused, "none of the others can be"},
+		"no file":       {house.TerminalsCommand(), []string{"-c", filepath.Join(nowhere, "x.yaml")}, screen.ExitRefused, "cannot read the configuration"},
+		"unknown store": {house.EnrollCommand(), []string{"0002", "pos-1", "--data", m.data}, screen.ExitRefused, "refused: UNKNOWN_STORE: store 0002 is not on the list"},
+		"no terminal":   {house.EnrollCommand(), []string{"0001", "--data", m.data}, screen.ExitRefused, "enroll takes a store and a terminal, not 1 arguments"},
+		"bad id":        {house.RevokeCommand(), []string{"0001", "pos/1", "--data", m.data}, screen.ExitRefused, `terminal "pos/1" must be`},
+		"no time":       {house.EnrollCommand(), []string{"0001", "pos-1", "--data", m.data, "--valid", "0s"}, screen.ExitRefused, "--valid 0s must be 1m to 168h"},
+		"keep what":     {house.EnrollCommand(), []string{"0001", "pos-1", "--data", m.data, "--keep"}, screen.ExitRefused, "--keep needs --token-file"},
+		"too long":      {house.EnrollCommand(), []string{"0001", "pos-1", "--data", m.data, "--valid", "200h"}, screen.ExitRefused, "one minute to seven days"},
 	} {
 		_, errs, code := run(t, c.cmd, c.args...)
 		if code != c.code || !strings.Contains(errs, c.want) {
@@ -274,7 +288,28 @@ func TestCommandsForThisMachineSayWhatIsWrong(t *testing.T) {
 	if err := m.line.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, errs, code := run(t, cli.TerminalsCommand(), "--data", m.data); code != cli.ExitNoAnswer || !strings.Contains(errs, "start it with dispatcher serve") {
+	if _, errs, code := run(t, house.TerminalsCommand(), "--data", m.data); code != screen.ExitNoAnswer || !strings.Contains(errs, "start it with dispatcher serve") {
 		t.Errorf("stopped: %d, %s", code, errs)
+	}
+}
+
+// TestTheHealthOfThisMachineNeedsNoUser asks the dispatcher's own line.
+func TestTheHealthOfThisMachineNeedsNoUser(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	if out, errs, code := shell(t, "health", "--data", m.data); code != 0 || out+errs != "" {
+		t.Errorf("code %d, %q, %q; want 0 and not a word", code, out, errs)
+	}
+	if out, _, code := shell(t, "health", "--data", m.data, "--json"); code != 0 || !strings.Contains(out, `"ok": true`) {
+		t.Errorf("code %d, %q", code, out)
+	}
+	if _, errs, code := shell(t, "health", "--data", m.data, "--broker-only"); code != 2 || !strings.Contains(errs, "none of the others can be") {
+		t.Errorf("both: code %d, %q", code, errs)
+	}
+	if err := m.line.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, errs, code := shell(t, "health", "--data", m.data); code != 5 || !strings.Contains(errs, admin.ErrNotRunning.Error()) {
+		t.Errorf("stopped: code %d, %q; want 5 and that it does not run", code, errs)
 	}
 }

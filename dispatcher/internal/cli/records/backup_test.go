@@ -1,4 +1,4 @@
-package cli_test
+package records_test
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"muster/dispatcher/internal/cli"
+	"muster/dispatcher/internal/cli/records"
 	"muster/dispatcher/internal/store"
 )
 
@@ -53,7 +53,7 @@ func (v *vault) run(args ...string) (stdout string, err error) {
 	v.t.Helper()
 	var out bytes.Buffer
 	root := &cobra.Command{Use: "dispatcher", SilenceUsage: true, SilenceErrors: true}
-	root.AddCommand(cli.BackupCommand(), cli.RestoreCommand())
+	root.AddCommand(records.BackupCommand(), records.RestoreCommand())
 	root.SetArgs(append(args, "--data", v.folder))
 	root.SetOut(&out)
 	err = root.ExecuteContext(v.t.Context())

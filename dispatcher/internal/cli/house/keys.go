@@ -1,4 +1,4 @@
-package cli
+package house
 
 import (
 	"io"
@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/dispatcher/internal/admin"
+	"muster/dispatcher/internal/cli/screen"
 )
 
 func keysCommand() *cobra.Command {
@@ -35,9 +36,9 @@ func keysListCommand() *cobra.Command {
 }
 
 func showKeys(w io.Writer, all admin.Keys) {
-	say(w, "version %d\n", all.Version)
+	screen.Say(w, "version %d\n", all.Version)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	say(table, "KEY\tSIGNS FROM\tBELIEVED UNTIL\tSTATE\n")
+	screen.Say(table, "KEY\tSIGNS FROM\tBELIEVED UNTIL\tSTATE\n")
 	for _, k := range all.Keys {
 		state := "believed"
 		switch {
@@ -48,7 +49,7 @@ func showKeys(w io.Writer, all admin.Keys) {
 		case all.At.After(k.NotAfter.Time):
 			state = "ended"
 		}
-		say(table, "%s\t%s\t%s\t%s\n", k.KeyID, k.NotBefore.Local().Format(clock), k.NotAfter.Local().Format(clock), state)
+		screen.Say(table, "%s\t%s\t%s\t%s\n", k.KeyID, k.NotBefore.Local().Format(screen.Clock), k.NotAfter.Local().Format(screen.Clock), state)
 	}
 	_ = table.Flush() // a reader that went away needs nothing more
 }
@@ -68,8 +69,8 @@ func keysRotateCommand() *cobra.Command {
 			return answer(cmd, &b, func(c *admin.Client) (admin.Rotation, error) {
 				return c.RotateKeys(cmd.Context(), admin.RotateRequest{Actor: admin.Actor(), Now: now})
 			}, func(w io.Writer, r admin.Rotation) {
-				say(w, "approval %s is asked for; nothing was changed yet\ncontent hash %s\n", r.ApprovalID, r.ContentHash)
-				say(w, "somebody else who may approve: dispatcher approve %s\n", r.ApprovalID)
+				screen.Say(w, "approval %s is asked for; nothing was changed yet\ncontent hash %s\n", r.ApprovalID, r.ContentHash)
+				screen.Say(w, "somebody else who may approve: dispatcher approve %s\n", r.ApprovalID)
 			})
 		},
 	}

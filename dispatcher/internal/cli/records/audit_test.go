@@ -1,4 +1,4 @@
-package cli_test
+package records_test
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ import (
 	"time"
 
 	"muster/dispatcher/internal/auditor"
-	"muster/dispatcher/internal/cli"
+	"muster/dispatcher/internal/cli/records"
 	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
 	"muster/internal/trust"
@@ -162,7 +162,7 @@ func (a *archive) setBack(work func()) {
 // audit runs dispatcher audit with arguments.
 func audit(ctx context.Context, args ...string) (out string, code int, err error) {
 	var printed bytes.Buffer
-	cmd := cli.AuditCommand()
+	cmd := records.AuditCommand()
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	cmd.SetArgs(args)
 	cmd.SetOut(&printed)

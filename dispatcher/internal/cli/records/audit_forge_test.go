@@ -1,4 +1,4 @@
-package cli_test
+package records_test
 
 import (
 	"bytes"

@@ -1,4 +1,7 @@
-package cli
+// Package house holds the commands that make, staff and change a headquarters:
+// beside the dispatcher that runs on this machine, over its admin line, or on its
+// folder alone. Nothing here goes over the broker.
+package house
 
 import (
 	"errors"
@@ -6,19 +9,22 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"text/tabwriter"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
-	"muster/configs"
 	"muster/dispatcher/internal/admin"
+	"muster/dispatcher/internal/cli/folders"
+	"muster/dispatcher/internal/cli/screen"
 	"muster/internal/protocol"
-	"muster/internal/settings"
 	"muster/internal/trust"
 )
+
+// Commands returns the commands of this package, new ones on each call.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{initCommand(), enrollCommand(), revokeCommand(), terminalsCommand(), keysCommand(), certifyCommand(), requestKeyCommand()}
+}
 
 // beside says where the dispatcher that runs on this machine keeps its data.
 type beside struct {
@@ -38,49 +44,25 @@ func (b *beside) flags(cmd *cobra.Command) {
 // dial reaches the running dispatcher. With neither flag it is the one that
 // serves the defaults from this folder.
 func (b *beside) dial() (*admin.Client, error) {
-	folder := b.data
-	if folder == "" {
-		var err error
-		if folder, err = dataFolder(b.config); err != nil {
-			return nil, err
-		}
+	if b.data != "" {
+		return admin.Dial(b.data)
 	}
-	return admin.Dial(folder)
-}
-
-// dataFolder reads that one key. The dispatcher that runs has checked the rest.
-func dataFolder(config string) (string, error) {
-	var keys struct {
-		DataFolder string `yaml:"data_folder"`
-	}
-	data, err := configs.FS.ReadFile("dispatcher.yaml")
-	if err == nil {
-		err = yaml.Unmarshal(data, &keys)
-	}
+	own, err := folders.Of(b.config)
 	if err != nil {
-		return "", fmt.Errorf("cannot read the embedded configuration: %w", err)
+		return nil, err
 	}
-	if config == "" {
-		return keys.DataFolder, nil
-	}
-	if data, err = os.ReadFile(filepath.Clean(config)); err != nil {
-		return "", fmt.Errorf("cannot read the configuration: %w", err)
-	}
-	if err := yaml.Unmarshal(data, &keys); err != nil {
-		return "", fmt.Errorf("cannot read %s: it is no YAML; dispatcher check-config says where", config)
-	}
-	return settings.Resolve(config, keys.DataFolder), nil
+	return admin.Dial(own.Data)
 }
 
-// refusal turns what headquarters said into an exit code and words.
-func refusal(cmd *cobra.Command, err error) error {
+// Refusal turns what headquarters said into an exit code and words.
+func Refusal(cmd *cobra.Command, err error) error {
 	var refused *protocol.Error
 	switch {
 	case errors.Is(err, admin.ErrNotRunning):
-		return &exit{ExitNoAnswer, err.Error()}
+		return &screen.Exit{Code: screen.ExitNoAnswer, Text: err.Error()}
 	case errors.As(err, &refused):
-		showRefusal(cmd.ErrOrStderr(), protocol.Reply{Code: refused.Code, Message: refused.Message, MessageZh: refused.MessageZh, Hint: refused.Hint})
-		return &exit{code: ExitRefused}
+		screen.Refusal(cmd.ErrOrStderr(), protocol.Reply{Code: refused.Code, Message: refused.Message, MessageZh: refused.MessageZh, Hint: refused.Hint})
+		return &screen.Exit{Code: screen.ExitRefused}
 	}
 	return err
 }
@@ -89,14 +71,14 @@ func refusal(cmd *cobra.Command, err error) error {
 func answer[T any](cmd *cobra.Command, b *beside, ask func(*admin.Client) (T, error), show func(io.Writer, T)) error {
 	client, err := b.dial()
 	if err != nil {
-		return refusal(cmd, err)
+		return Refusal(cmd, err)
 	}
 	said, err := ask(client)
 	switch {
 	case err != nil:
-		return refusal(cmd, err)
+		return Refusal(cmd, err)
 	case b.asJSON:
-		return printJSON(cmd.OutOrStdout(), said)
+		return screen.JSON(cmd.OutOrStdout(), said)
 	}
 	show(cmd.OutOrStdout(), said)
 	return nil
@@ -164,17 +146,17 @@ func checkTokenFile(file string, keep bool) (there bool, err error) {
 }
 
 func showToken(w io.Writer, t admin.Token, file string) {
-	until := t.ExpiresAt.Local().Format(clock)
+	until := t.ExpiresAt.Local().Format(screen.Clock)
 	if file != "" {
-		say(w, "the token for terminal %s of store %s, for one use by %s, is in %s\n", t.Terminal, t.Store, until, file)
+		screen.Say(w, "the token for terminal %s of store %s, for one use by %s, is in %s\n", t.Terminal, t.Store, until, file)
 		return
 	}
 	address := t.EnrolmentURL
 	if address == "" {
 		address = "https://HEADQUARTERS:" + enrolmentPort // enrolment.url is not configured
 	}
-	say(w, "token for terminal %s of store %s, for one use by %s:\n\n  %s\n\n", t.Terminal, t.Store, until, t.Token)
-	say(w, "at the terminal:\n\n  edge-agent enroll --headquarters %s --store %s --terminal %s --identity identity --token %s\n", address, t.Store, t.Terminal, t.Token)
+	screen.Say(w, "token for terminal %s of store %s, for one use by %s:\n\n  %s\n\n", t.Terminal, t.Store, until, t.Token)
+	screen.Say(w, "at the terminal:\n\n  edge-agent enroll --headquarters %s --store %s --terminal %s --identity identity --token %s\n", address, t.Store, t.Terminal, t.Token)
 }
 
 func revokeCommand() *cobra.Command {
@@ -190,7 +172,7 @@ func revokeCommand() *cobra.Command {
 			return answer(cmd, &b, func(c *admin.Client) (admin.Revocation, error) {
 				return c.Revoke(cmd.Context(), admin.RevokeRequest{Store: args[0], Terminal: args[1], Actor: admin.Actor()})
 			}, func(w io.Writer, r admin.Revocation) {
-				say(w, "terminal %s of store %s is revoked; certificates that are void: %d\n", r.Terminal, r.Store, len(r.Certificates))
+				screen.Say(w, "terminal %s of store %s is revoked; certificates that are void: %d\n", r.Terminal, r.Store, len(r.Certificates))
 			})
 		},
 	}
@@ -214,20 +196,20 @@ func terminalsCommand() *cobra.Command {
 
 func showTerminals(w io.Writer, all admin.Terminals) {
 	if len(all.Terminals) == 0 {
-		say(w, "no terminal is enrolled\n")
+		screen.Say(w, "no terminal is enrolled\n")
 		return
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	say(table, "STORE\tTERMINAL\tKEY\tENROLLED\tVALID UNTIL\tSTATE\n")
+	screen.Say(table, "STORE\tTERMINAL\tKEY\tENROLLED\tVALID UNTIL\tSTATE\n")
 	for _, t := range all.Terminals {
 		state := "valid"
 		switch {
 		case !t.RevokedAt.IsZero():
-			state = "revoked " + t.RevokedAt.Local().Format(clock)
+			state = "revoked " + t.RevokedAt.Local().Format(screen.Clock)
 		case all.At.After(t.NotAfter.Time):
 			state = "ended"
 		}
-		say(table, "%s\t%s\t%s\t%s\t%s\t%s\n", t.Store, t.Terminal, t.KeyID, t.IssuedAt.Local().Format(clock), t.NotAfter.Local().Format(clock), state)
+		screen.Say(table, "%s\t%s\t%s\t%s\t%s\t%s\n", t.Store, t.Terminal, t.KeyID, t.IssuedAt.Local().Format(screen.Clock), t.NotAfter.Local().Format(screen.Clock), state)
 	}
 	_ = table.Flush() // a reader that went away needs nothing more
 }

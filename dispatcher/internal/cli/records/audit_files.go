@@ -1,4 +1,4 @@
-package cli
+package records
 
 import (
 	"cmp"
@@ -7,20 +7,16 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
-	"muster/configs"
 	"muster/dispatcher/internal/auditor"
+	"muster/dispatcher/internal/cli/folders"
 	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
-	"muster/internal/settings"
 	"muster/internal/trust"
 )
 
 const (
-	// databaseFile is the database's name in the data folder.
-	databaseFile = "muster.db"
 	// maxKeysBytes bounds the list of headquarters' keys.
 	maxKeysBytes = 128 << 10
 )
@@ -44,30 +40,13 @@ func (f *auditFiles) resolve() error {
 	if f.config == "" {
 		return nil
 	}
-	var keys struct {
-		Data     string `yaml:"data_folder"`
-		Reports  string `yaml:"reports_folder"`
-		Identity struct {
-			Folder string `yaml:"folder"`
-		} `yaml:"identity"`
-	}
-	own, err := configs.FS.ReadFile("dispatcher.yaml")
-	if err == nil {
-		err = yaml.Unmarshal(own, &keys)
-	}
+	own, err := folders.Of(f.config)
 	if err != nil {
-		return fmt.Errorf("cannot read the embedded configuration: %w", err)
+		return err
 	}
-	text, err := os.ReadFile(filepath.Clean(f.config))
-	if err != nil {
-		return fmt.Errorf("cannot read the configuration: %w", err)
-	}
-	if err := yaml.Unmarshal(text, &keys); err != nil {
-		return fmt.Errorf("cannot read %s: it is no YAML; dispatcher check-config says where", f.config)
-	}
-	f.data = cmp.Or(f.data, settings.Resolve(f.config, keys.Data))
-	f.reports = cmp.Or(f.reports, settings.Resolve(f.config, keys.Reports))
-	f.identity = cmp.Or(f.identity, settings.Resolve(f.config, keys.Identity.Folder))
+	f.data = cmp.Or(f.data, own.Data)
+	f.reports = cmp.Or(f.reports, own.Reports)
+	f.identity = cmp.Or(f.identity, own.Identity)
 	return nil
 }
 
@@ -88,7 +67,7 @@ func (f auditFiles) verify(cmd *cobra.Command) (*finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	report, err := store.VerifyAudit(cmd.Context(), filepath.Join(f.data, databaseFile), heads.Noted)
+	report, err := store.VerifyAudit(cmd.Context(), filepath.Join(f.data, folders.Database), heads.Noted)
 	if err != nil {
 		return nil, err
 	}

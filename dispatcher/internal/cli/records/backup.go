@@ -1,4 +1,4 @@
-package cli
+package records
 
 import (
 	"errors"
@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"muster/dispatcher/internal/cli/folders"
+	"muster/dispatcher/internal/cli/screen"
 	"muster/dispatcher/internal/store"
 )
 
@@ -33,9 +35,9 @@ func backupCommand() *cobra.Command {
 			"goes on meanwhile. FILE holds what the stores answered: it is readable by its owner alone; keep it so.\n" +
 			"The database is not all of headquarters: back up the configuration, the identity folder and the reports too.",
 		Example: "  dispatcher backup /backup/muster-$(date +%F).db --data data",
-		Args:    one("file"),
+		Args:    screen.One("file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			made, err := store.MakeBackup(cmd.Context(), filepath.Join(data, databaseFile), args[0])
+			made, err := store.MakeBackup(cmd.Context(), filepath.Join(data, folders.Database), args[0])
 			if errors.Is(err, fs.ErrExist) {
 				return fmt.Errorf("%w; name a file that is not there", err)
 			}
@@ -44,11 +46,11 @@ func backupCommand() *cobra.Command {
 			}
 			found := describeBackup(made)
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), found)
+				return screen.JSON(cmd.OutOrStdout(), found)
 			}
-			say(cmd.OutOrStdout(), "%s: %d bytes, complete and readable; the newest audit entry is %d\n", found.File, found.Bytes, found.NewestID)
+			screen.Say(cmd.OutOrStdout(), "%s: %d bytes, complete and readable; the newest audit entry is %d\n", found.File, found.Bytes, found.NewestID)
 			for _, fault := range found.Faults {
-				say(cmd.ErrOrStderr(), "warning: the audit in it does not hold: %s\n", fault)
+				screen.Say(cmd.ErrOrStderr(), "warning: the audit in it does not hold: %s\n", fault)
 			}
 			return nil
 		},

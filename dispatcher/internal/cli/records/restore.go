@@ -1,4 +1,4 @@
-package cli
+package records
 
 import (
 	"errors"
@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/dispatcher/internal/admin"
+	"muster/dispatcher/internal/cli/folders"
+	"muster/dispatcher/internal/cli/screen"
 	"muster/dispatcher/internal/store"
 )
 
@@ -38,18 +40,18 @@ func restoreCommand() *cobra.Command {
 			"Afterwards revoke again the terminals that were revoked after the backup: the list of their certificates\n" +
 			"is made from the database.",
 		Example: "  dispatcher restore /backup/muster-2026-09-17.db --data data",
-		Args:    one("file"),
+		Args:    screen.One("file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			done, err := restore(cmd, args[0], filepath.Join(data, databaseFile))
+			done, err := restore(cmd, args[0], filepath.Join(data, folders.Database))
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), done)
+				return screen.JSON(cmd.OutOrStdout(), done)
 			}
 			showRestored(cmd.OutOrStdout(), done)
 			for _, fault := range done.Backup.Faults {
-				say(cmd.ErrOrStderr(), "warning: the audit in it does not hold: %s\n", fault)
+				screen.Say(cmd.ErrOrStderr(), "warning: the audit in it does not hold: %s\n", fault)
 			}
 			return nil
 		},
@@ -73,11 +75,11 @@ func restore(cmd *cobra.Command, file, database string) (restored, error) {
 }
 
 func showRestored(w io.Writer, r restored) {
-	say(w, "%s is restored from %s, whose newest audit entry is %d; it begins epoch %d\n", r.Database, r.Backup.File, r.Backup.NewestID, r.Epoch)
-	say(w, "%s on; %s at the backup and count as lost\n", many(int64(r.Open), "open task goes", "open tasks go"),
-		many(int64(r.Lost), "attempt ran", "attempts ran"))
+	screen.Say(w, "%s is restored from %s, whose newest audit entry is %d; it begins epoch %d\n", r.Database, r.Backup.File, r.Backup.NewestID, r.Epoch)
+	screen.Say(w, "%s on; %s at the backup and count as lost\n", screen.Many(int64(r.Open), "open task goes", "open tasks go"),
+		screen.Many(int64(r.Lost), "attempt ran", "attempts ran"))
 	if r.Kept != "" {
-		say(w, "the replaced database is %s\n", r.Kept)
+		screen.Say(w, "the replaced database is %s\n", r.Kept)
 	}
-	say(w, "start the dispatcher again\n")
+	screen.Say(w, "start the dispatcher again\n")
 }

@@ -1,4 +1,4 @@
-package cli
+package house
 
 // The commands that need the dispatcher on this machine, or its folder, as they
 // are registered.

@@ -1,4 +1,4 @@
-package cli
+package house
 
 import (
 	"crypto/ed25519"
@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"muster/dispatcher/internal/cli/screen"
 	"muster/internal/trust"
 )
 
@@ -24,27 +24,15 @@ func requestKeyCommand() *cobra.Command {
 line that belongs into the user's entry of headquarters' users file. A file that
 exists is never written over.`,
 		Example: "  dispatcher request-key wang.key\n  dispatcher run collect_log --stores all --key wang.key",
-		Args:    one("file"),
+		Args:    screen.One("file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			public, err := writeKey(args[0])
 			if err == nil {
-				say(cmd.OutOrStdout(), "key: %q\n", base64.StdEncoding.EncodeToString(public))
+				screen.Say(cmd.OutOrStdout(), "key: %q\n", base64.StdEncoding.EncodeToString(public))
 			}
 			return err
 		},
 	}
-}
-
-// signedFor is how long a signed request may be on its way: beyond the time that
-// an answer is waited for, and short of what headquarters allows.
-const signedFor = 5 * time.Minute
-
-// deadline is when a request that is signed becomes void, 0 for another.
-func (a *access) deadline() int64 {
-	if a.key == "" {
-		return 0
-	}
-	return time.Now().Add(signedFor).UnixMilli()
 }
 
 func writeKey(path string) (ed25519.PublicKey, error) {

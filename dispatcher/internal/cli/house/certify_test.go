@@ -1,4 +1,4 @@
-package cli_test
+package house_test
 
 import (
 	"crypto/tls"
@@ -9,7 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"muster/dispatcher/internal/cli"
+	"muster/dispatcher/internal/cli/house"
+	"muster/dispatcher/internal/cli/screen"
 	"muster/dispatcher/internal/identity"
 	"muster/internal/trust"
 )
@@ -34,7 +35,7 @@ func office(t *testing.T) (authority *identity.Identity, folder, out string) {
 func TestCertifyNamesItsUserAlone(t *testing.T) {
 	t.Parallel()
 	id, folder, out := office(t)
-	said, errs, code := run(t, cli.CertifyCommand(), "wang", "li", "--identity", folder, "--out", out, "--lifetime", "1h")
+	said, errs, code := run(t, house.CertifyCommand(), "wang", "li", "--identity", folder, "--out", out, "--lifetime", "1h")
 	if code != 0 {
 		t.Fatal(errs)
 	}
@@ -71,7 +72,7 @@ func TestCertifyKeepsWhatIsStillGood(t *testing.T) {
 	_, folder, out := office(t)
 	certify := func(args ...string) {
 		t.Helper()
-		if _, errs, code := run(t, cli.CertifyCommand(), append(args, "--identity", folder, "--out", out, "--keep")...); code != 0 {
+		if _, errs, code := run(t, house.CertifyCommand(), append(args, "--identity", folder, "--out", out, "--keep")...); code != 0 {
 			t.Fatal(errs)
 		}
 	}
@@ -92,7 +93,7 @@ func TestCertifyKeepsWhatIsStillGood(t *testing.T) {
 	}
 	// Another authority's is good for nothing.
 	_, other, _ := office(t)
-	if _, errs, code := run(t, cli.CertifyCommand(), "wang", "--identity", other, "--out", out, "--keep"); code != 0 {
+	if _, errs, code := run(t, house.CertifyCommand(), "wang", "--identity", other, "--out", out, "--keep"); code != 0 {
 		t.Fatal(errs)
 	}
 	if contents(t, out)[path("wang.crt")] == after[path("wang.crt")] {
@@ -103,7 +104,7 @@ func TestCertifyKeepsWhatIsStillGood(t *testing.T) {
 func TestCertifyRefusesAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	_, folder, out := office(t)
-	if _, errs, code := run(t, cli.CertifyCommand(), "wang", "--identity", folder, "--out", out); code != 0 {
+	if _, errs, code := run(t, house.CertifyCommand(), "wang", "--identity", folder, "--out", out); code != 0 {
 		t.Fatal(errs)
 	}
 	before := contents(t, out)
@@ -118,7 +119,7 @@ func TestCertifyRefusesAndLeavesNothing(t *testing.T) {
 		"nobody":     {[]string{"--identity", folder}, "requires at least 1 arg"},
 		"not a name": {[]string{"../li", "--identity", folder}, `user "../li" must be`},
 	} {
-		if _, errs, code := run(t, cli.CertifyCommand(), append(c.args, "--out", out)...); code != cli.ExitRefused || !strings.Contains(errs, c.want) {
+		if _, errs, code := run(t, house.CertifyCommand(), append(c.args, "--out", out)...); code != screen.ExitRefused || !strings.Contains(errs, c.want) {
 			t.Errorf("%s: %d, %s", name, code, errs)
 		}
 	}

@@ -1,4 +1,4 @@
-package cli
+package house
 
 import (
 	"crypto/ed25519"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"muster/dispatcher/internal/cli/screen"
 	"muster/dispatcher/internal/identity"
 	"muster/internal/protocol"
 	"muster/internal/trust"
@@ -59,7 +60,7 @@ With --keep, whoever has a certificate for 30 more days keeps it.`,
 				if err != nil {
 					return err
 				}
-				say(cmd.OutOrStdout(), "%s logs in with %s and %s until %s\n", user, c.path(user, ".crt"), c.path(user, ".key"), until.Format(time.RFC3339))
+				screen.Say(cmd.OutOrStdout(), "%s logs in with %s and %s until %s\n", user, c.path(user, ".crt"), c.path(user, ".key"), until.Format(time.RFC3339))
 			}
 			return nil
 		},

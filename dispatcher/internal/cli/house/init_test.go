@@ -1,4 +1,4 @@
-package cli_test
+package house_test
 
 import (
 	"context"
@@ -16,7 +16,8 @@ import (
 
 	"muster/broker/server"
 	"muster/broker/server/users"
-	"muster/dispatcher/internal/cli"
+	"muster/dispatcher/internal/cli/house"
+	"muster/dispatcher/internal/cli/screen"
 	"muster/dispatcher/internal/identity"
 	"muster/internal/settings"
 	"muster/internal/trust"
@@ -54,7 +55,7 @@ func loadMade(t *testing.T, folder string) made {
 func TestInitMakesAHeadquartersThatItsOperatorLogsInTo(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "hq")
-	out, errs, code := run(t, cli.InitCommand(), folder, "--host", "hq.example.com", "--host", "192.0.2.10", "--operator", "chen")
+	out, errs, code := run(t, house.InitCommand(), folder, "--host", "hq.example.com", "--host", "192.0.2.10", "--operator", "chen")
 	if code != 0 {
 		t.Fatalf("%d: %s", code, errs)
 	}
@@ -98,12 +99,12 @@ func TestInitMakesAHeadquartersThatItsOperatorLogsInTo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for secret, want := range map[string]int{password[1]: 0, "not-the-password": cli.ExitRefused} {
+	for secret, want := range map[string]int{password[1]: 0, "not-the-password": screen.ExitRefused} {
 		file := filepath.Join(t.TempDir(), "password")
 		if err := os.WriteFile(file, []byte(secret+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, errs, code := shell(t.Context(), t, "", "health", "--broker-only", "--broker", "mqtts://localhost:"+port, "--user", "chen",
+		_, errs, code := shell(t, "health", "--broker-only", "--broker", "mqtts://localhost:"+port, "--user", "chen",
 			"--password-file", file, "--ca-file", filepath.Join(folder, "identity", identity.FileAuthority))
 		if code != want {
 			t.Errorf("login: %d, want %d: %s", code, want, errs)
@@ -114,7 +115,7 @@ func TestInitMakesAHeadquartersThatItsOperatorLogsInTo(t *testing.T) {
 func TestInitPrintsFactsForPrograms(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "hq")
-	out, errs, code := run(t, cli.InitCommand(), folder, "--host", "2001:db8::1", "--json")
+	out, errs, code := run(t, house.InitCommand(), folder, "--host", "2001:db8::1", "--json")
 	var facts map[string]any
 	if err := json.Unmarshal([]byte(out), &facts); err != nil || code != 0 {
 		t.Fatalf("%d, %v: %s %s", code, err, out, errs)
@@ -149,8 +150,8 @@ func TestInitRefusesWhatItCannotMakeAndLeavesNothing(t *testing.T) {
 		"operator": {[]string{empty, "--host", "hq", "--operator", "a b"}, `--operator "a b" must be`},
 		"folder":   {[]string{"--host", "hq"}, "init takes one folder"},
 	} {
-		_, errs, code := run(t, cli.InitCommand(), c.args...)
-		if code != cli.ExitRefused || !strings.Contains(errs, c.want) {
+		_, errs, code := run(t, house.InitCommand(), c.args...)
+		if code != screen.ExitRefused || !strings.Contains(errs, c.want) {
 			t.Errorf("%s: %d, %s", name, code, errs)
 		}
 	}
@@ -160,10 +161,10 @@ func TestInitRefusesWhatItCannotMakeAndLeavesNothing(t *testing.T) {
 		}
 	}
 	again := filepath.Join(t.TempDir(), "hq")
-	if _, errs, code := run(t, cli.InitCommand(), again, "--host", "hq"); code != 0 {
+	if _, errs, code := run(t, house.InitCommand(), again, "--host", "hq"); code != 0 {
 		t.Fatal(errs)
 	}
-	if _, errs, code := run(t, cli.InitCommand(), again, "--host", "hq"); code != cli.ExitRefused || !strings.Contains(errs, "overwrites nothing") {
+	if _, errs, code := run(t, house.InitCommand(), again, "--host", "hq"); code != screen.ExitRefused || !strings.Contains(errs, "overwrites nothing") {
 		t.Errorf("a second time: %d, %s", code, errs)
 	}
 }
@@ -173,18 +174,18 @@ func TestInitRefusesWhatItCannotMakeAndLeavesNothing(t *testing.T) {
 func TestInitKeepsWhatItFinished(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "hq")
-	if _, errs, code := run(t, cli.InitCommand(), folder, "--host", "hq", "--keep"); code != 0 {
+	if _, errs, code := run(t, house.InitCommand(), folder, "--host", "hq", "--keep"); code != 0 {
 		t.Fatal(errs)
 	}
 	before := contents(t, folder)
-	out, errs, code := run(t, cli.InitCommand(), folder, "--host", "hq", "--keep")
+	out, errs, code := run(t, house.InitCommand(), folder, "--host", "hq", "--keep")
 	if after := contents(t, folder); code != 0 || out != folder+" is kept as it is\n" || !maps.Equal(before, after) {
 		t.Errorf("a second time: %d, %q, %q", code, out, errs)
 	}
 	if err := os.Remove(filepath.Join(folder, "dispatcher.yaml")); err != nil { // an init that was cut off
 		t.Fatal(err)
 	}
-	if _, errs, code := run(t, cli.InitCommand(), folder, "--host", "hq", "--keep"); code != cli.ExitRefused || !strings.Contains(errs, "is not empty, it holds identity") {
+	if _, errs, code := run(t, house.InitCommand(), folder, "--host", "hq", "--keep"); code != screen.ExitRefused || !strings.Contains(errs, "is not empty, it holds identity") {
 		t.Errorf("half a folder: %d, %s", code, errs)
 	}
 }
@@ -210,7 +211,7 @@ func contents(t *testing.T, folder string) map[string]string {
 func TestInitMakesAnOperatorWithoutAPassword(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "hq")
-	out, errs, code := run(t, cli.InitCommand(), folder, "--host", "hq", "--operator", "chen", "--certificate")
+	out, errs, code := run(t, house.InitCommand(), folder, "--host", "hq", "--operator", "chen", "--certificate")
 	if code != 0 || strings.Contains(out, "password") || !strings.Contains(out, "dispatcher certify chen --identity "+filepath.Join(folder, "identity")) {
 		t.Fatalf("%d: %s%s", code, out, errs)
 	}

@@ -1,4 +1,6 @@
-package cli
+// Package records holds the commands that read or copy headquarters' database and
+// reports, beside a running dispatcher or on copies, without asking anybody.
+package records
 
 import (
 	"fmt"
@@ -9,18 +11,21 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/dispatcher/internal/auditor"
+	"muster/dispatcher/internal/cli/screen"
 	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
 )
 
 const (
-	// exitUntrue: the audit does not hold. What could not be looked at at all is
-	// ExitRefused.
-	exitUntrue = 1
 	// maxBehind is how much may be done behind the newest noted head: two rounds
 	// of headquarters, which notes it every 5 minutes.
 	maxBehind = 10 * time.Minute
 )
+
+// Commands returns the commands of this package, new ones on each call.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{auditCommand(), backupCommand(), restoreCommand()}
+}
 
 // auditCommand works on the files of headquarters, beside a running dispatcher
 // or on copies. It needs no broker.
@@ -57,7 +62,7 @@ func auditVerifyCommand() *cobra.Command {
 				return err
 			}
 			if !finding.OK {
-				return &exit{code: exitUntrue}
+				return &screen.Exit{Code: screen.ExitUntrue}
 			}
 			return nil
 		},
@@ -155,46 +160,39 @@ func (f *finding) add(kind, text string) {
 func (f *finding) sentence() string {
 	var b strings.Builder
 	if !f.OK {
-		say(&b, "the audit does not hold: %s", f.Faults[0].Text)
+		screen.Say(&b, "the audit does not hold: %s", f.Faults[0].Text)
 		if f.Wrong > 1 {
-			say(&b, " (and %d more)", f.Wrong-1)
+			screen.Say(&b, " (and %d more)", f.Wrong-1)
 		}
 		return b.String()
 	}
-	say(&b, "the audit holds: %s, none changed, moved or missing", many(f.Entries, "entry", "entries"))
+	screen.Say(&b, "the audit holds: %s, none changed, moved or missing", screen.Many(f.Entries, "entry", "entries"))
 	switch newer := f.NewestID - f.ProvenTo; {
 	case f.Entries == 0:
 	case !f.signed:
-		say(&b, "; %s, whose signatures were not checked (--identity)", many(int64(f.Heads.Noted), "noted head agrees", "noted heads agree"))
+		screen.Say(&b, "; %s, whose signatures were not checked (--identity)", screen.Many(int64(f.Heads.Noted), "noted head agrees", "noted heads agree"))
 	case newer > 0:
-		say(&b, "; signed heads vouch for it up to entry %d, and %s newer", f.ProvenTo, many(newer, "entry is", "entries are"))
+		screen.Say(&b, "; signed heads vouch for it up to entry %d, and %s newer", f.ProvenTo, screen.Many(newer, "entry is", "entries are"))
 	default:
-		say(&b, "; a signed head vouches for all of it")
+		screen.Say(&b, "; a signed head vouches for all of it")
 	}
 	if f.Heads.Torn {
-		say(&b, "; the last line of heads was cut short and does not count")
+		screen.Say(&b, "; the last line of heads was cut short and does not count")
 	}
 	return b.String()
-}
-
-func many(n int64, one, more string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, more)
 }
 
 func (f *finding) show(w io.Writer, asJSON bool) error {
 	if asJSON {
 		text, err := protocol.Encode(f)
 		if err == nil {
-			say(w, "%s\n", text)
+			screen.Say(w, "%s\n", text)
 		}
 		return err
 	}
-	say(w, "%s\n", f.Text)
+	screen.Say(w, "%s\n", f.Text)
 	for _, fault := range f.Faults[min(1, len(f.Faults)):] {
-		say(w, "also: %s\n", fault.Text)
+		screen.Say(w, "also: %s\n", fault.Text)
 	}
 	return nil
 }

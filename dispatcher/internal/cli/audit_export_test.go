@@ -1,4 +1,0 @@
-package cli
-
-// AuditCommand is the command as it is registered.
-var AuditCommand = auditCommand

@@ -1,7 +1,0 @@
-package cli
-
-// The commands on headquarters' database.
-var (
-	BackupCommand  = backupCommand
-	RestoreCommand = restoreCommand
-)

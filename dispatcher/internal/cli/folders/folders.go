@@ -1,0 +1,71 @@
+// Package folders finds headquarters' folders for commands that work on its files
+// or with the dispatcher that runs: from its configuration, without checking the
+// rest of it, which a repair must not depend on.
+package folders
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/goccy/go-yaml"
+
+	"muster/configs"
+	"muster/internal/settings"
+)
+
+// Database is the database's name in the data folder.
+const Database = "muster.db"
+
+// Folders are those of one headquarters. Identity and Stores may be "".
+type Folders struct{ Data, Reports, Identity, Stores, Users string }
+
+// keys are the ones of dispatcher.yaml that name them.
+type keys struct {
+	Data     string `yaml:"data_folder"`
+	Reports  string `yaml:"reports_folder"`
+	Stores   string `yaml:"stores_file"`
+	Identity struct {
+		Folder string `yaml:"folder"`
+	} `yaml:"identity"`
+	Transport string `yaml:"transport"`
+	Broker    struct {
+		UsersFile string `yaml:"users_file"`
+	} `yaml:"broker"`
+	MQTT struct {
+		UsersFile string `yaml:"users_file"`
+	} `yaml:"mqtt"`
+}
+
+// Of reads them from the configuration file, or from the defaults when it is "",
+// as the dispatcher does: the environment goes over the file.
+func Of(config string) (Folders, error) {
+	var k keys
+	own, err := configs.FS.ReadFile("dispatcher.yaml")
+	if err == nil {
+		err = yaml.Unmarshal(own, &k)
+	}
+	if err != nil {
+		return Folders{}, fmt.Errorf("cannot read the embedded configuration: %w", err)
+	}
+	if config != "" {
+		text, err := os.ReadFile(filepath.Clean(config))
+		if err != nil {
+			return Folders{}, fmt.Errorf("cannot read the configuration: %w", err)
+		}
+		if err := yaml.Unmarshal(text, &k); err != nil {
+			return Folders{}, fmt.Errorf("cannot read %s: it is no YAML; dispatcher check-config says where", config)
+		}
+		for _, path := range []*string{&k.Data, &k.Reports, &k.Stores, &k.Identity.Folder, &k.Broker.UsersFile, &k.MQTT.UsersFile} {
+			*path = settings.Resolve(config, *path)
+		}
+	}
+	if err := new(settings.File).Put(&k, settings.FromEnv(os.Environ(), &k)); err != nil {
+		return Folders{}, err
+	}
+	users := k.Broker.UsersFile
+	if k.Transport == "mqtt" {
+		users = k.MQTT.UsersFile
+	}
+	return Folders{Data: k.Data, Reports: k.Reports, Identity: k.Identity.Folder, Stores: k.Stores, Users: users}, nil
+}

@@ -1,0 +1,8 @@
+package records
+
+// The commands, as they are registered.
+var (
+	AuditCommand   = auditCommand
+	BackupCommand  = backupCommand
+	RestoreCommand = restoreCommand
+)

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"muster/dispatcher/app"
+	"muster/dispatcher/internal/cli/screen"
+	"muster/internal/logs"
+	"muster/internal/settings"
+)
+
+// given is where the configuration comes from.
+type given struct {
+	file string
+	sets []string
+}
+
+func (g *given) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVarP(&g.file, "config", "c", "", "configuration file (default: the embedded one, on loopback)")
+	f.StringArrayVar(&g.sets, "set", nil, "KEY=VALUE over file and environment, such as admission.max_running=500; may be repeated")
+}
+
+// load reads the file, the environment over it, and the flags over both.
+func (g *given) load() (app.Config, error) {
+	over, err := settings.Over(os.Environ(), g.sets, &app.Config{})
+	if err != nil {
+		return app.Config{}, err
+	}
+	return app.Load(g.file, over...)
+}
+
+func serveCommand() *cobra.Command {
+	var from given
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run headquarters until SIGTERM",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := from.load()
+			if err != nil {
+				return err
+			}
+			log, err := logs.New(cmd.ErrOrStderr(), cfg.Log.Level, cfg.Log.Format)
+			if err != nil {
+				return err
+			}
+			return app.Run(cmd.Context(), cfg, app.Options{Version: version, Logger: log, Ready: func(addr string) {
+				log.Info("headquarters is ready", "address", addr, "version", version)
+			}})
+		},
+	}
+	from.flags(cmd)
+	return cmd
+}
+
+// sound is a configuration without a fault, as check-config --json prints it.
+type sound struct {
+	Jobs      int                  `json:"jobs"`
+	Stores    int                  `json:"stores"`
+	Unknown   []string             `json:"unknownVariables"` // of the environment
+	Effective []settings.Effective `json:"effective"`
+}
+
+func checkConfigCommand() *cobra.Command {
+	var from given
+	var effective, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "check-config",
+		Short: "Read configuration, jobs, stores, users and certificates, and say what is wrong",
+		Long: `Read what serve reads and say what is wrong, with file, line and key. Every key may also be given by the
+environment, as MUSTER_ and the key in capitals with _ for each dot (MUSTER_ADMISSION_MAX_RUNNING), and by --set,
+which goes over both. An empty variable counts as none. Lists and maps are YAML: '[a, b]'.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := from.load()
+			if err != nil {
+				return err
+			}
+			checked, err := app.Check(cfg)
+			if err != nil {
+				return err
+			}
+			found := sound{Jobs: checked.Jobs, Stores: checked.Stores, Unknown: unknownVariables()}
+			if found.Effective, err = cfg.Effective(); err != nil {
+				return err
+			}
+			switch {
+			case asJSON:
+				return screen.JSON(cmd.OutOrStdout(), found)
+			case effective:
+				err = settings.WriteEffective(cmd.OutOrStdout(), found.Effective)
+			default:
+				screen.Say(cmd.OutOrStdout(), "configuration is valid: jobs %d, stores %d\n", found.Jobs, found.Stores)
+			}
+			for _, name := range found.Unknown {
+				screen.Say(cmd.ErrOrStderr(), "warning: the environment has %s, which is no key\n", name)
+			}
+			return err
+		},
+	}
+	from.flags(cmd)
+	cmd.Flags().BoolVar(&effective, "print-effective", false, "print every key with its value, secrets masked, and where it was given")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was found as JSON")
+	return cmd
+}
+
+// unknownVariables are those that mean nothing to this program.
+func unknownVariables() []string {
+	return append([]string{}, settings.UnknownEnv(os.Environ(), &app.Config{}, screen.Variables()...)...)
+}
+
+func versionCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of this program, and how it was built",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			about := settings.Build(version)
+			if asJSON {
+				return screen.JSON(cmd.OutOrStdout(), about)
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "dispatcher %s\n", about)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
+	return cmd
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"muster/edge-agent/app"
+	"muster/internal/doctor"
+	"muster/internal/logs"
+	"muster/internal/protocol"
+	"muster/internal/settings"
+)
+
+func (l *line) printVersion(stdout io.Writer) error {
+	about := settings.Build(version)
+	if l.asJSON {
+		return writeJSON(stdout, about)
+	}
+	_, err := fmt.Fprintln(stdout, "edge-agent", about)
+	return err
+}
+
+// sound is a configuration without a fault, as check-config prints it as JSON.
+type sound struct {
+	Store     string               `json:"store"`
+	Terminal  string               `json:"terminal"`
+	Unknown   []string             `json:"unknownVariables"` // of the environment
+	Effective []settings.Effective `json:"effective"`
+}
+
+func (l *line) check(stdout, stderr io.Writer) error {
+	cfg, err := l.load()
+	if err != nil {
+		return err
+	}
+	said := stdout
+	if l.asJSON || l.effective {
+		said = io.Discard
+	}
+	if err := app.Check(cfg, said); err != nil {
+		return err
+	}
+	found := sound{Store: cfg.Store, Terminal: cfg.Terminal, Unknown: append([]string{}, settings.UnknownEnv(os.Environ(), &app.Config{})...)}
+	if found.Effective, err = cfg.Effective(); err != nil {
+		return err
+	}
+	switch {
+	case l.asJSON:
+		return writeJSON(stdout, found)
+	case l.effective:
+		err = settings.WriteEffective(stdout, found.Effective)
+	}
+	for _, name := range found.Unknown {
+		fmt.Fprintf(stderr, "warning: the environment has %s, which is no key\n", name)
+	}
+	return err
+}
+
+// doctor returns the exit code.
+func (l *line) doctor(ctx context.Context, stdout io.Writer) int {
+	cfg, err := l.load()
+	findings := doctor.Run(ctx, app.Checks(cfg, l.path, err))
+	if l.asJSON {
+		err = writeJSON(stdout, findings)
+	} else {
+		err = findings.Write(stdout)
+	}
+	if err != nil || !findings.OK {
+		return exitFailed
+	}
+	return 0
+}
+
+// unsent is a result without what a message has when it is sent.
+type unsent struct {
+	protocol.Result
+	ID  string `json:"id,omitempty"`
+	At  string `json:"at,omitempty"`
+	Seq string `json:"seq,omitempty"`
+}
+
+// once executes the task of a file and prints its result.
+func (l *line) once(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) (code int, err error) {
+	cfg, err := l.load()
+	if err != nil {
+		return 0, err
+	}
+	log, err := logs.New(stderr, cfg.Log.Level, cfg.Log.Format)
+	if err != nil {
+		return 0, err
+	}
+	task, err := readTask(stdin, l.args[0])
+	if err != nil {
+		return 0, err
+	}
+	ended, err := app.RunOnce(ctx, cfg, task, log)
+	if err != nil {
+		return 0, err
+	}
+	if err := writeJSON(stdout, unsent{Result: ended.Result}); err != nil {
+		return 0, err
+	}
+	switch {
+	case ended.Outcome == protocol.AnswerSucceeded:
+		return 0, nil
+	case ended.Outcome == protocol.AnswerCancelled:
+		return exitInterrupted, nil
+	case ended.TimeLimit:
+		return exitTimeLimit, nil
+	}
+	return exitExecution, nil
+}
+
+func readTask(stdin io.Reader, name string) ([]byte, error) {
+	from := stdin
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the task: %w", err)
+		}
+		defer file.Close()
+		from = file
+	}
+	task, err := io.ReadAll(io.LimitReader(from, protocol.MaxPayloadBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the task: %w", err)
+	}
+	return task, nil
+}
+
+func writeJSON(w io.Writer, value any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(value)
+}

@@ -1,0 +1,88 @@
+package settings
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"muster/internal/redact"
+)
+
+// masked stands in the place of a secret.
+const masked = "********"
+
+// Effective is what a key means in the end, and where that was given: a file and
+// its line, an environment variable, the command line, or nowhere ("default").
+type Effective struct {
+	Key   string          `json:"key"`
+	Value json.RawMessage `json:"value"` // a secret is masked
+	From  string          `json:"from"`
+}
+
+// Effective lists every key of the configuration that the file was read into, in
+// its order.
+func (f *File) Effective(config any) ([]Effective, error) {
+	var all []Effective
+	for _, key := range Keys(config) {
+		from := "default"
+		if at := f.position("$." + key.Name); at != nil {
+			from = fmt.Sprintf("%s:%d", f.name, at.Line)
+		}
+		if over := f.overlaid(key.Name); over != "" {
+			from = over
+		}
+		value, err := key.shown()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, Effective{key.Name, value, from})
+	}
+	return all, nil
+}
+
+// shown is the value without what must stay secret, as JSON, which YAML reads too.
+func (k Key) shown() (json.RawMessage, error) {
+	value := k.value.Interface()
+	if text, isText := value.(string); isText && k.Secret && text != "" {
+		return json.RawMessage(`"` + masked + `"`), nil
+	}
+	if d, isDuration := value.(time.Duration); isDuration {
+		value = d.String()
+	}
+	text, err := yaml.MarshalWithOptions(value, yaml.JSON())
+	if _, isNumber := value.(float64); isNumber {
+		text, err = json.Marshal(value) // 200, not 200.0
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot show %s: %w", k.Name, err)
+	}
+	clean, _ := redact.JSON(bytes.TrimSpace(text))
+	return clean, nil
+}
+
+// WriteEffective writes such a list as a configuration file, with where each value
+// came from as its comment.
+func WriteEffective(w io.Writer, all []Effective) error {
+	var open []string
+	for _, e := range all {
+		parts := strings.Split(e.Key, ".")
+		for i, section := range parts[:len(parts)-1] {
+			if i >= len(open) || open[i] != section {
+				if _, err := fmt.Fprintf(w, "%s%s:\n", strings.Repeat("  ", i), section); err != nil {
+					return err
+				}
+				open = append(open[:min(i, len(open))], section)
+			}
+		}
+		open = open[:len(parts)-1]
+		if _, err := fmt.Fprintf(w, "%s%s: %s # %s\n", strings.Repeat("  ", len(parts)-1), parts[len(parts)-1], e.Value, e.From); err != nil {
+			return err
+		}
+	}
+	return nil
+}
