@@ -17,7 +17,7 @@ const alarmClock = "clock_stepped"
 // watchClock has headquarters' time follow the wall, and tells operators when it
 // cannot yet.
 func (hq *headquarters) watchClock(ctx context.Context) {
-	hq.clock.Start(ctx, clock.Watch{Hanging: hq.hanging, Told: hq.clockSaid(), Stepped: hq.stepped, Logger: hq.log})
+	hq.clock.Start(ctx, clock.Watch{Hanging: hq.hanging, Told: hq.clockSaid(), Stepped: hq.stepped, Logger: hq.log, Ward: hq.ward})
 }
 
 // hanging says what hangs on headquarters' time and is not due by the given moment,

@@ -50,7 +50,10 @@ func (hq *headquarters) watchDisk(ctx context.Context) func() error {
 					continue
 				}
 			}
-			hq.raise(protocol.SeverityCritical, "disk_full", hq.cfg.DataFolder, trouble)
+			hq.ward.Turn("the alarm of a full disk", diskToldEvery, func() time.Duration {
+				hq.raise(protocol.SeverityCritical, "disk_full", hq.cfg.DataFolder, trouble)
+				return diskToldEvery
+			})
 		}
 	})
 	return func() error { stop(); watched.Wait(); return nil }

@@ -104,7 +104,8 @@ type Deps struct {
 	// nil error when it is over. kind is a level of an alarm's topic. It may be
 	// nil, and is called from many goroutines.
 	Alarm func(kind, runID string, err error)
-	// Ward is told of a change that makes headquarters panic; may be nil.
+	// Ward is told of a change, or of what the loop does with a run, that makes
+	// headquarters panic; may be nil.
 	Ward *quarantine.Ward
 }
 

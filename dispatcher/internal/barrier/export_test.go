@@ -14,6 +14,16 @@ var EncodeRow = encodeRow
 // Post has the loop run f.
 func (b *Barrier) Post(f func()) { b.post(f) }
 
+// Spoil has the loop find a run whose place in the clock is not what it says.
+func (b *Barrier) Spoil() {
+	b.post(func() {
+		r := newRun(&store.Run{RunID: "spoiled"})
+		b.runs[r.id] = r
+		b.arrange(r)
+		r.index = 1000
+	})
+}
+
 // Shelf keeps so many bytes of what load yields.
 func Shelf(load iter.Seq2[store.OutcomeRow, error], limit int) (rows iter.Seq2[json.RawMessage, error], missing func() []string) {
 	s := &shelf{load: load, limit: limit}

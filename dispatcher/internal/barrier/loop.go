@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"muster/dispatcher/internal/quarantine"
@@ -80,26 +81,44 @@ func (b *Barrier) loop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for _, r := range b.runs {
-		b.arrange(r)
+		b.alone(r, func() { b.arrange(r) })
 	}
-	last := reading{b.deps.Now(), time.Now()}
+	var last reading
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-			last = b.follow(last)
 		case <-b.wake:
-			last = b.follow(last)
-			for _, f := range b.take() {
-				_ = b.deps.Ward.Do(quarantine.AlarmStep, "what the barrier notes of a run", func() error { f(); return nil })
-			}
 		}
-		b.startDue(ctx)
 		timer.Stop()
-		if len(b.clock) > 0 {
-			timer.Reset(min(max(b.clock[0].due.Sub(b.deps.Now()), 0), nap))
+		if wait := b.deps.Ward.Turn("the deadlines of runs", nap, func() time.Duration { return b.turn(ctx, &last) }); wait > 0 {
+			timer.Reset(wait)
 		}
+	}
+}
+
+// turn notes what happened, starts what is due, and tells how long nothing more is, 0
+// when nothing waits.
+func (b *Barrier) turn(ctx context.Context, last *reading) time.Duration {
+	b.follow(last)
+	for _, f := range b.take() {
+		_ = b.deps.Ward.Do(quarantine.AlarmStep, "what the barrier notes of a run", func() error { f(); return nil })
+	}
+	b.startDue(ctx)
+	if len(b.clock) == 0 {
+		return 0
+	}
+	return min(max(b.clock[0].due.Sub(b.deps.Now()), 1), nap)
+}
+
+// alone does what is about one run in the loop. If it panics, that is told, and the
+// run looked at later: it must not stay in the way of the others.
+func (b *Barrier) alone(r *run, do func()) {
+	err := b.deps.Ward.Do(quarantine.AlarmStep, "what run "+r.id+" needs next", func() error { do(); return nil })
+	if err != nil {
+		r.index = slices.Index(b.clock, r)
+		b.clock.set(r, b.deps.Now().Add(lastDelay), true)
 	}
 }
 
@@ -108,15 +127,18 @@ type reading struct{ now, mono time.Time }
 
 // follow lets what is only waited out, such as the quiet before a revision, last
 // as long as it would have when headquarters' time stepped since the last reading.
-func (b *Barrier) follow(last reading) reading {
+func (b *Barrier) follow(last *reading) {
 	r := reading{b.deps.Now(), time.Now()}
-	if step := r.now.Sub(last.now) - r.mono.Sub(last.mono); step.Abs() >= nap {
-		for _, known := range b.runs {
-			known.shift(step)
-			b.arrange(known)
-		}
+	step := r.now.Sub(last.now) - r.mono.Sub(last.mono)
+	first := last.mono.IsZero()
+	*last = r
+	if first || step.Abs() < nap {
+		return
 	}
-	return r
+	for _, known := range b.runs {
+		known.shift(step)
+		b.alone(known, func() { b.arrange(known) })
+	}
 }
 
 // apply notes one change of the store.
@@ -177,17 +199,22 @@ func (b *Barrier) startDue(ctx context.Context) {
 	now := b.deps.Now()
 	for len(b.clock) > 0 && !b.clock[0].due.After(now) {
 		r := b.clock[0]
-		if what, at := r.next(&b.cfg); what != none && !at.After(now) {
-			b.startErrand(ctx, r, &r.state, "barrier_stuck", b.stateWork(ctx, r, what))
-		}
-		if say, at := r.unsaid(); say && !at.After(now) {
-			b.startErrand(ctx, r, &r.voice, "summary_not_published", b.voiceWork(ctx, r))
-		}
-		if publish, at := r.unpublished(); publish && !at.After(now) {
-			b.startErrand(ctx, r, &r.output, "report_not_published", b.outputWork(ctx, r))
-		}
-		b.arrange(r)
+		b.alone(r, func() { b.start(ctx, r, now) })
 	}
+}
+
+// start starts all that is due of a run.
+func (b *Barrier) start(ctx context.Context, r *run, now time.Time) {
+	if what, at := r.next(&b.cfg); what != none && !at.After(now) {
+		b.startErrand(ctx, r, &r.state, "barrier_stuck", b.stateWork(ctx, r, what))
+	}
+	if say, at := r.unsaid(); say && !at.After(now) {
+		b.startErrand(ctx, r, &r.voice, "summary_not_published", b.voiceWork(ctx, r))
+	}
+	if publish, at := r.unpublished(); publish && !at.After(now) {
+		b.startErrand(ctx, r, &r.output, "report_not_published", b.outputWork(ctx, r))
+	}
+	b.arrange(r)
 }
 
 // startErrand does the work in its own goroutine and tells the loop; work
@@ -207,7 +234,7 @@ func (b *Barrier) startErrand(ctx context.Context, r *run, e *errand, alarm stri
 			b.deps.Log.Warn("work on a run failed and will be tried again", "run_id", r.id, "alarm", alarm, "error", err)
 		}
 		if begins, ends := err != nil && failures == 1, err == nil && failures > 1; begins || ends {
-			b.deps.Alarm(alarm, r.id, err)
+			_ = b.deps.Ward.Do(quarantine.AlarmStep, "the alarm "+alarm+" of run "+r.id, func() error { b.deps.Alarm(alarm, r.id, err); return nil })
 		}
 		b.post(func() {
 			defer b.arrange(r)

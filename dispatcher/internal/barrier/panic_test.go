@@ -142,3 +142,40 @@ func TestAChangeThatPanicsIsToldAndTheNextCounts(t *testing.T) {
 		}
 	})
 }
+
+// A run that the loop cannot handle is told, and keeps no other from its deadline.
+func TestARunThatPanicsInTheLoopStopsNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := setup(t)
+		d.start()
+		d.create(1)
+		d.barrier.Spoil()
+		d.pass(2 * time.Minute)
+		if raised := d.raised(); len(raised) == 0 || !strings.HasPrefix(raised[0], "step_panicked what run spoiled needs next: headquarters panicked: ") {
+			t.Errorf("raised %q", raised)
+		}
+		if d.published(runID) != 1 {
+			t.Errorf("published %d times", d.published(runID))
+		}
+	})
+}
+
+// A turn of the loop that panics is told and not the last.
+func TestALoopThatPanicsGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := setup(t)
+		d.start()
+		d.create(1)
+		d.pass(time.Minute)
+		d.mad.Store(true)
+		d.pass(2 * time.Minute)
+		if raised := d.raised(); len(raised) == 0 || raised[0] != "step_panicked the deadlines of runs: headquarters panicked: nobody can tell the time" {
+			t.Errorf("raised %q", raised)
+		}
+		d.mad.Store(false)
+		d.pass(time.Second)
+		if d.published(runID) != 1 {
+			t.Errorf("published %d times", d.published(runID))
+		}
+	})
+}

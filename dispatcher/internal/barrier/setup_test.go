@@ -42,6 +42,7 @@ type desk struct {
 
 	step atomic.Int64 // of headquarters' wall clock, in ns
 	deaf atomic.Bool  // the barrier does not hear yet what changed
+	mad  atomic.Bool  // headquarters' time cannot be told
 
 	mute atomic.Pointer[chan struct{}] // the broker takes messages and does not answer until it is closed
 
@@ -77,7 +78,7 @@ func (d *desk) open() {
 	d.barrier = barrier.New(barrier.Deps{
 		Runs: s, Snapshots: &d.poison, Revisions: &d.hook, Publications: d.stuck, Reporter: d.report,
 		Sender: transport.NewSender(d, topics, d.now), Now: d.now, Log: slog.New(slog.DiscardHandler), Alarm: d.alarm,
-		Ward: &quarantine.Ward{Logger: slog.New(slog.DiscardHandler), Now: d.now, Alarm: d.alarm},
+		Ward: &quarantine.Ward{Logger: slog.New(slog.DiscardHandler), Now: time.Now, Alarm: d.alarm},
 	}, barrier.Config{Folder: filepath.Join(d.dir, "reports"), Location: time.FixedZone("Asia/Shanghai", 8*3600)})
 	s.Observe(func(changes []store.Change) {
 		if !d.deaf.Load() {
@@ -89,7 +90,12 @@ func (d *desk) open() {
 	})
 }
 
-func (d *desk) now() time.Time { return time.Now().Add(time.Duration(d.step.Load())) }
+func (d *desk) now() time.Time {
+	if d.mad.Load() {
+		panic("nobody can tell the time")
+	}
+	return time.Now().Add(time.Duration(d.step.Load()))
+}
 
 func (d *desk) start() {
 	d.t.Helper()

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"muster/dispatcher/internal/quarantine"
 )
 
 const (
@@ -71,6 +73,8 @@ type Watch struct {
 	// Stepped is told after headquarters' time stepped by more than a second.
 	Stepped func(by time.Duration)
 	Logger  *slog.Logger
+	// Ward is told of a look that makes headquarters panic; may be nil.
+	Ward *quarantine.Ward
 }
 
 // Clock is headquarters' time. Create it with New; it is safe for concurrent use.
@@ -142,7 +146,7 @@ func (c *Clock) Start(ctx context.Context, w Watch) {
 			case <-loop.Done():
 				return
 			case <-tick.C:
-				c.Look(loop)
+				w.Ward.Turn("the look at the clock", lookEvery, func() time.Duration { c.Look(loop); return lookEvery })
 			}
 		}
 	})

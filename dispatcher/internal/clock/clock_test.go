@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"muster/dispatcher/internal/clock"
+	"muster/dispatcher/internal/quarantine"
+	"muster/dispatcher/internal/steptest"
 )
 
 // bench is a clock on a wall that the test sets.
@@ -20,6 +22,7 @@ type bench struct {
 	hanging string
 	by      time.Time // of the last question
 	told    []*clock.Step
+	alarms  steptest.Alarms
 	stepped time.Duration // by how much it was told to have stepped in all
 }
 
@@ -32,11 +35,15 @@ func setup(t *testing.T) *bench {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.by = by
+			if b.hanging == "panic" {
+				panic("nobody can tell what hangs")
+			}
 			return b.hanging, nil
 		},
 		Told:    func(step *clock.Step) { b.mu.Lock(); defer b.mu.Unlock(); b.told = append(b.told, step) },
 		Stepped: func(by time.Duration) { b.mu.Lock(); defer b.mu.Unlock(); b.stepped += by },
 		Logger:  slog.New(slog.DiscardHandler),
+		Ward:    &quarantine.Ward{Logger: slog.New(slog.DiscardHandler), Now: time.Now, Alarm: b.alarms.Raise},
 	})
 	t.Cleanup(b.Stop)
 	return b
@@ -181,6 +188,21 @@ func TestWhoHoldsTheTimeIsWaitedFor(t *testing.T) {
 		b.wall(time.Hour, b.hanging)
 		if got := b.off(); got != 0 {
 			t.Errorf("stepped by %s under what was committed", got)
+		}
+	})
+}
+
+// TestALookThatPanicsIsToldAndNotTheLast.
+func TestALookThatPanicsIsToldAndNotTheLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		b.wall(time.Hour, "panic")
+		if told := b.alarms.Told(); told != "step_panicked the look at the clock: headquarters panicked: nobody can tell what hangs" || b.off() != 0 {
+			t.Errorf("stepped by %s, alarms %s", b.off(), told)
+		}
+		b.wall(time.Hour, "")
+		if got := b.off(); got != time.Hour {
+			t.Errorf("stepped by %s after it", got)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package grant
 import (
 	"container/heap"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -18,8 +19,10 @@ type admission struct {
 	claim   *claim
 	slot    *slot
 	granted store.Granted
-	err     error
+	err     error // errUncommitted until it is committed
 }
+
+var errUncommitted = errors.New("it was not tried")
 
 // admitLoop admits whenever something changed, or the next token is due.
 func (a *Admission) admitLoop(ctx context.Context) {
@@ -33,7 +36,8 @@ func (a *Admission) admitLoop(ctx context.Context) {
 		case <-due.C:
 		}
 		due.Stop()
-		if wait := a.admit(ctx); wait > 0 {
+		wait := a.cfg.Ward.Turn("admission", retryDelay, func() time.Duration { return a.admit(ctx) })
+		if wait > 0 {
 			due.Reset(wait)
 		}
 	}
@@ -53,26 +57,27 @@ func (r *round) empty() bool { return len(r.batch) == 0 && len(r.waiting) == 0 }
 // comes that somebody waits for, 0 when nobody waits for one. The next round is
 // under way before the last one is told, so that the disk never waits for it.
 func (a *Admission) admit(ctx context.Context) time.Duration {
-	last := &round{}
+	last, next := &round{}, &round{}
+	defer func() { a.end(ctx, last); a.end(ctx, next) }() // also should it panic: nothing keeps its slot for nothing
 	for ctx.Err() == nil {
 		for _, o := range a.takeOrders() {
 			_ = a.alone("an order", o.TaskID, o.who, func() error { a.tell(ctx, o); return nil })
 		}
-		next, wait := a.begin(ctx)
+		wait := a.begin(ctx, next)
+		idle := last.empty() && next.empty()
 		a.end(ctx, last)
-		if last.empty() && next.empty() {
+		if idle {
 			return wait
 		}
-		last = next
+		last, next = next, &round{}
 	}
-	a.end(ctx, last)
 	return 0
 }
 
 // begin picks a round and lets it be committed.
-func (a *Admission) begin(ctx context.Context) (r *round, wait time.Duration) {
-	r = &round{now: a.cfg.Now()}
-	r.batch, wait = a.pick(time.Now())
+func (a *Admission) begin(ctx context.Context, r *round) (wait time.Duration) {
+	r.now = a.cfg.Now()
+	wait = a.pick(r, time.Now())
 	r.waiting = a.takeFresh(r.now, len(r.batch) < batchSize)
 	sideBySide(&r.commits, r.batch, func(p *admission) {
 		p.err = p.claim.alone(a, func() error { return a.commit(ctx, p, r.now) })
@@ -80,13 +85,16 @@ func (a *Admission) begin(ctx context.Context) (r *round, wait time.Duration) {
 	sideBySide(&r.commits, r.waiting, func(c *claim) {
 		_ = c.alone(a, func() error { return a.note(ctx, c, r.now) })
 	})
-	return r, wait
+	return wait
 }
 
-// end tells what came of a round, in the order in which it was picked.
+// end tells what came of a round, in the order in which it was picked. Of one that has
+// ended it tells nothing.
 func (a *Admission) end(ctx context.Context, r *round) {
 	r.commits.Wait()
-	for _, p := range r.batch {
+	batch := r.batch
+	r.batch = nil
+	for _, p := range batch {
 		_ = p.claim.alone(a, func() error { a.finish(ctx, p, r.now); return nil })
 	}
 }
@@ -103,27 +111,27 @@ func (a *Admission) commit(ctx context.Context, p *admission, now time.Time) (er
 
 // pick takes slots and tokens for the claims whose turn it is, the slot first:
 // a token that finds no slot would be lost.
-func (a *Admission) pick(now time.Time) (batch []*admission, wait time.Duration) {
+func (a *Admission) pick(r *round, now time.Time) (wait time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.full() {
-		return nil, 0 // the slot that comes back wakes the loop
+		return 0 // the slot that comes back wakes the loop
 	}
 	heads, wait := a.heads(now)
-	for len(heads) > 0 && len(batch) < batchSize && !a.full() {
+	for len(heads) > 0 && len(r.batch) < batchSize && !a.full() {
 		c := heads[0]
 		if now.Sub(c.asked) > claimLife {
 			a.queue.drop(c)
 		} else {
 			if due := a.tokens.Due(now, 1); due > 0 {
-				return batch, due
+				return due
 			}
-			batch = append(batch, a.take(c, now))
+			r.batch = append(r.batch, a.take(c, now))
 		}
 		next, _ := a.head(c.run, now) // what it waits for the next pass finds
 		heads.replaceFirst(next)
 	}
-	return batch, wait
+	return wait
 }
 
 func (a *Admission) full() bool { return len(a.slots.byTask) >= a.cfg.MaxRunning }
@@ -168,7 +176,7 @@ func (a *Admission) take(c *claim, now time.Time) *admission {
 	if c.run.tokens != nil {
 		c.run.tokens.Take(now, 1)
 	}
-	return &admission{claim: c, slot: sl}
+	return &admission{claim: c, slot: sl, err: errUncommitted}
 }
 
 // firstLease is how long a granted attempt may take to show the first sign of

@@ -45,7 +45,8 @@ const (
 	// noteAhead is how long before its run's barrier a claim is noted though it is
 	// likely to be granted soon: 100,000 are noted in that time.
 	noteAhead = 10 * time.Second
-	// retryDelay is the pause after the store failed to end an attempt.
+	// retryDelay is the pause after the store failed to end an attempt, and after a
+	// panic before a loop goes on.
 	retryDelay = 5 * time.Second
 	// maxClaimBytes bounds claims and progress: both are a few hundred bytes.
 	maxClaimBytes = 16 << 10
@@ -92,8 +93,8 @@ type Config struct {
 	PerSecond  float64 // grants a second over all runs; 0: no limit
 	Burst      int     // grants at once, at least 1
 
-	// Ward is told of a claim, an order or the end of a lease that makes
-	// headquarters panic.
+	// Ward is told of a claim, an order, the end of a lease or the turn of a loop
+	// that makes headquarters panic.
 	Ward *quarantine.Ward
 }
 

@@ -41,19 +41,26 @@ func (a *Admission) leaseLoop(ctx context.Context) {
 		case <-due.C:
 		}
 		due.Stop()
-		for ctx.Err() == nil {
-			expired, wait := a.takeExpired(time.Now())
-			var all sync.WaitGroup
-			sideBySide(&all, expired, func(sl *slot) { a.expire(ctx, sl) })
-			all.Wait()
-			if len(expired) == 0 {
-				if wait > 0 {
-					due.Reset(wait)
-				}
-				break
-			}
+		wait := a.cfg.Ward.Turn("the ends of leases", retryDelay, func() time.Duration { return a.expireAll(ctx) })
+		if wait > 0 {
+			due.Reset(wait)
 		}
 	}
+}
+
+// expireAll ends what has ended, and tells how long the next lease still runs, 0 when
+// none does.
+func (a *Admission) expireAll(ctx context.Context) (wait time.Duration) {
+	for ctx.Err() == nil {
+		var expired []*slot
+		if expired, wait = a.takeExpired(time.Now()); len(expired) == 0 {
+			break
+		}
+		var all sync.WaitGroup
+		sideBySide(&all, expired, func(sl *slot) { a.expire(ctx, sl) })
+		all.Wait()
+	}
+	return wait
 }
 
 // takeExpired takes leases that have ended off the clock, and tells how long
@@ -76,20 +83,26 @@ func (a *Admission) takeExpired(now time.Time) (expired []*slot, wait time.Durat
 // expire fails an attempt that was silent for its whole lease. The store moves
 // it only if it still runs: an answer that came first stays.
 func (a *Admission) expire(ctx context.Context, sl *slot) {
-	now := a.cfg.Now()
+	const what = "the end of the lease"
 	var settled store.Settled
-	err := a.alone("the end of the lease", sl.task, sl.holder, func() (err error) {
+	err := a.alone(what, sl.task, sl.holder, func() (err error) {
+		now := a.cfg.Now()
 		settled, err = a.cfg.Attempts.Settle(ctx, a.expiry(sl, now), now)
+		if err != nil && ctx.Err() == nil && !quarantine.Broke(err) {
+			a.log.Error("an expired attempt could not be ended; it is tried again", "task_id", sl.task,
+				"attempt", sl.attempt, "store_id", sl.holder.store, "error", err)
+		}
 		return err
 	})
+	_ = a.alone(what, sl.task, sl.holder, func() error { a.ended(sl, settled, err); return nil })
+}
+
+// ended notes what the store made of the end of a lease.
+func (a *Admission) ended(sl *slot, settled store.Settled, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
 	case err != nil:
-		if ctx.Err() == nil && !quarantine.Broke(err) {
-			a.log.Error("an expired attempt could not be ended; it is tried again", "task_id", sl.task,
-				"attempt", sl.attempt, "store_id", sl.holder.store, "error", err)
-		}
 		if a.slots.byTask[sl.task] == sl {
 			sl.ending = false
 			a.slots.lease(sl, time.Now().Add(retryDelay))

@@ -2,6 +2,7 @@ package grant_test
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -74,7 +75,7 @@ func openShaky(t *testing.T, l limits, breaks string) *shaky {
 	s.brittle = &brittle{Store: s.Store}
 	s.breaks(breaks)
 	s.Admission = grant.New(grant.Config{Tasks: s.brittle, Attempts: s.brittle, Grants: s.Store, Orders: mute{s.Sender, s.brittle},
-		Now: s.now, Logger: s.Logger, MaxRunning: l.running, PerSecond: l.perSecond, Burst: l.burst,
+		Now: func() time.Time { s.brittle.crack("tell the time of", poisoned); return s.now() }, Logger: s.Logger, MaxRunning: l.running, PerSecond: l.perSecond, Burst: l.burst,
 		Ward: &quarantine.Ward{Logger: s.Logger, Now: time.Now, Alarm: s.alarms.Raise}})
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -195,6 +196,76 @@ func TestALeaseWhoseEndPanicsIsTriedAgainAndHoldsUpNoOther(t *testing.T) {
 		synctest.Wait()
 		if got := s.Stats(); got.Running != 0 || got.Expired != 3 {
 			t.Errorf("once the fault is mended: %+v", got)
+		}
+	})
+}
+
+// A round that makes headquarters panic is told, and keeps no slot; those who wait
+// are granted soon after the fault is mended.
+func TestARoundThatPanicsEndsNoAdmission(t *testing.T) {
+	const told = "step_panicked admission: headquarters panicked: "
+	inBubble(t, func(t *testing.T) {
+		s := openShaky(t, limits{running: 1, burst: 1}, "")
+		s.Create("busy", 1, steptest.Policy())
+		s.Create("r", 2, steptest.Policy())
+		s.claim("busy", 0)
+		s.claim("r", 1)
+		synctest.Wait()
+		s.breaks("tell the time of")
+		s.answer("busy", 0, 1, task.Succeed)
+		if alarms := s.alarms.Told(); alarms != told+"nobody can tell the time of that" {
+			t.Errorf("alarms %s", alarms)
+		}
+		s.breaks("")
+		time.Sleep(5 * time.Second)
+		if got := s.grants(); len(got) != 2 || got[1].Order.TaskID != "r-S001" {
+			t.Errorf("granted %+v", got)
+		}
+		s.answer("r", 1, 1, task.Succeed)
+		synctest.Wait()
+		mend := s.SpoilNotes() // what comes after slots and tokens are taken
+		time.Sleep(time.Minute)
+		s.claim("r", 0)
+		if alarms := s.alarms.Told(); !strings.HasPrefix(alarms, told) || s.Stats().Running != 0 {
+			t.Errorf("%+v, alarms %s", s.Stats(), alarms)
+		}
+		mend()
+		s.claim("r", 0)
+		if got := s.grants(); len(got) != 3 || s.Stats().Running != 1 {
+			t.Errorf("%d granted, %+v", len(got), s.Stats())
+		}
+	})
+}
+
+// The end of a lease that makes headquarters panic before the store is asked, or
+// that cannot even be looked for, is told, and leases end when the fault is mended.
+func TestTheLoopOfLeasesGoesOnAfterAPanic(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := openShaky(t, wide(), "")
+		s.Create("r", 2, steptest.Policy())
+		s.claim("r", 0)
+		s.grants()
+		s.breaks("tell the time of")
+		time.Sleep(grant.StartTimeout + time.Second)
+		if told := s.alarms.Told(); told != alarm("the end of the lease", "tell the time of") || s.Stats().Running != 1 {
+			t.Errorf("%+v, alarms %s", s.Stats(), told)
+		}
+		s.breaks("")
+		time.Sleep(5 * time.Second)
+		if synctest.Wait(); s.Stats().Running != 0 {
+			t.Errorf("once the fault is mended: %+v", s.Stats())
+		}
+		s.claim("r", 1)
+		s.grants()
+		mend := s.SpoilLeases()
+		time.Sleep(grant.StartTimeout + time.Second)
+		if told := s.alarms.Told(); !strings.HasPrefix(told, "step_panicked the ends of leases: headquarters panicked: ") || s.Stats().Running != 1 {
+			t.Errorf("%+v, alarms %s", s.Stats(), told)
+		}
+		mend()
+		time.Sleep(5 * time.Second)
+		if synctest.Wait(); s.Stats().Running != 0 {
+			t.Errorf("once the leases are mended: %+v", s.Stats())
 		}
 	})
 }

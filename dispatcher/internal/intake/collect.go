@@ -24,6 +24,8 @@ const (
 	// sendTimeout is what one upload gets beside the time of its bytes: for the
 	// message around them, TLS, and what else is on its way over the same link.
 	sendTimeout = 30 * time.Second
+	// passAgain is the pause after a panic before turns are given again.
+	passAgain = 5 * time.Second
 	// maxReadyBytes bounds an announcement, which is a few hundred bytes.
 	maxReadyBytes = 16 << 10
 )
@@ -41,12 +43,15 @@ func (i *Intake) collect(ctx context.Context) {
 		case <-due.C:
 		}
 		due.Stop()
-		calls, wait := i.pass(time.Now())
-		for _, e := range calls {
-			if i.alone(e, func() error { i.call(ctx, e.who, e.upload); return nil }) != nil {
-				i.yield(e)
+		wait := i.cfg.Ward.Turn("the turns of results", passAgain, func() time.Duration {
+			calls, wait := i.pass(time.Now())
+			for _, e := range calls {
+				if i.alone(e, func() error { i.call(ctx, e.who, e.upload); return nil }) != nil {
+					i.yield(e)
+				}
 			}
-		}
+			return wait
+		})
 		if wait > 0 {
 			due.Reset(wait)
 		}

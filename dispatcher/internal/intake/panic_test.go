@@ -50,12 +50,13 @@ func (s *stuck) Resume(taskID string, attempt int) {
 	s.leases.Resume(taskID, attempt)
 }
 
-// shaky is a desk whose orders and leases can break.
+// shaky is a desk whose orders, leases and clock can break.
 type shaky struct {
 	*desk
-	mute   *mute
-	stuck  *stuck
-	alarms steptest.Alarms
+	timeless atomic.Bool
+	mute     *mute
+	stuck    *stuck
+	alarms   steptest.Alarms
 }
 
 func openShaky(t *testing.T) *shaky {
@@ -64,13 +65,20 @@ func openShaky(t *testing.T) *shaky {
 	s.Bench = steptest.New(t, func(changes []store.Change) { s.Changed(changes) })
 	s.mute, s.stuck = &mute{Sender: s.Sender}, &stuck{leases: s.leases}
 	s.Intake = intake.New(intake.Config{Tasks: s.Store, Attempts: s.desk, Jobs: registry(t), Leases: s.stuck, Orders: s.mute,
-		Now: time.Now, Logger: s.Logger, InFlight: 1, BurstBytes: 1, Alarm: s.alarms.Raise,
+		Now: s.now, Logger: s.Logger, InFlight: 1, BurstBytes: 1, Alarm: s.alarms.Raise,
 		Ward: &quarantine.Ward{Logger: s.Logger, Now: time.Now, Alarm: s.alarms.Raise}})
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Intake.Stop)
 	return s
+}
+
+func (s *shaky) now() time.Time {
+	if s.timeless.Load() {
+		panic("nobody can tell the time")
+	}
+	return time.Now()
 }
 
 const ofTheTurn = "step_panicked the turn of task r-S000, terminal S000/pos: headquarters panicked: nobody can "
@@ -124,6 +132,28 @@ func TestALeaseThatPanicsHoldsUpNoOtherTurn(t *testing.T) {
 		s.Offline("S000", "pos")
 		if got := s.Stats(); got.InFlight+got.Waiting != 0 || got.Accepted != 1 {
 			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// A look at the line that makes headquarters panic is told, and turns are given again
+// soon.
+func TestALookAtTheLineThatPanicsEndsNoTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openShaky(t)
+		s.run(2)
+		s.ready(0, 100<<10)
+		synctest.Wait()
+		s.ready(1, 100<<10)
+		s.timeless.Store(true)
+		time.Sleep(11 * time.Second) // it says nothing, which is to be logged
+		if told := s.alarms.Told(); told != "step_panicked the turns of results: headquarters panicked: nobody can tell the time" {
+			t.Errorf("alarms %s", told)
+		}
+		s.timeless.Store(false)
+		time.Sleep(5 * time.Second)
+		if calls := fmt.Sprint(s.calls()); calls != "[S000 S001]" {
+			t.Errorf("called for %s", calls)
 		}
 	})
 }

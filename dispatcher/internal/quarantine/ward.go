@@ -62,6 +62,15 @@ func (w *Ward) end(kind, subject string, cause any, err error) error {
 	return err
 }
 
+// Turn does one turn of a loop and returns how long the loop may wait for its next
+// one, as the turn says. After a panic that is again: the loop goes on.
+func (w *Ward) Turn(loop string, again time.Duration, turn func() time.Duration) (wait time.Duration) {
+	if err := w.Do(AlarmStep, loop, func() error { wait = turn(); return nil }); err != nil {
+		return again
+	}
+	return wait
+}
+
 // Observer makes a follower of the store's changes that others go on after if it
 // panics: what it did not come to of these changes is lost to it, until it looks at
 // the store again. step names it.

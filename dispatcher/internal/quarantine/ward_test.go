@@ -92,3 +92,25 @@ func TestAFollowerOfTheStoreThatPanicsStopsNoOther(t *testing.T) {
 		t.Errorf("alarms %q", alarms)
 	}
 }
+
+func TestALoopGoesOnAfterATurnThatPanics(t *testing.T) {
+	t.Parallel()
+	var alarms []string
+	w := &quarantine.Ward{Logger: slog.New(slog.DiscardHandler), Now: time.Now, Alarm: func(kind, subject string, trouble error) {
+		alarms = append(alarms, fmt.Sprintf("%s %s: %v", kind, subject, trouble))
+	}}
+	turn := func(wait time.Duration) time.Duration {
+		return w.Turn("the loop", time.Second, func() time.Duration {
+			if wait < 0 {
+				panic("nobody can wait so long")
+			}
+			return wait
+		})
+	}
+	if got := []time.Duration{turn(0), turn(-1), turn(time.Hour)}; fmt.Sprint(got) != "[0s 1s 1h0m0s]" {
+		t.Errorf("it waits %v", got)
+	}
+	if want := "[step_panicked the loop: headquarters panicked: nobody can wait so long]"; fmt.Sprint(alarms) != want {
+		t.Errorf("alarms %q", alarms)
+	}
+}
