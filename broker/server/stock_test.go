@@ -9,15 +9,14 @@ import (
 	"testing"
 
 	"muster/broker/server"
+	"muster/tests/programs"
 )
 
 // stock finds the mosquitto command line tools, which technicians use.
 func stock(t *testing.T) {
 	t.Helper()
 	for _, tool := range []string{"mosquitto_pub", "mosquitto_sub", "mosquitto_rr"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("%s is not installed: nothing was tried with the stock tools", tool)
-		}
+		programs.Installed(t, tool)
 	}
 }
 

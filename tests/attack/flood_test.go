@@ -8,30 +8,12 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
 	"muster/internal/protocol"
 	"muster/tests/programs"
 )
-
-// residentKiB is how much memory a process holds.
-func residentKiB(t *testing.T, pid int) (kib int) {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Skipf("memory cannot be seen here: %v", err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if _, err := fmt.Sscanf(line, "VmRSS: %d kB", &kib); err == nil {
-			return kib
-		}
-	}
-	t.Fatal("no VmRSS")
-	return 0
-}
 
 // secure opens a TLS connection without saying anything in it.
 func (s *site) secure() net.Conn {
@@ -102,7 +84,7 @@ func TestS14HugeHeaderBeforeConnectReservesNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, settings{}, "A")
 	s.serves()
-	before := residentKiB(t, s.hq.PID())
+	before := s.hq.Status("VmRSS")
 	for range 50 {
 		conn := s.secure()
 		if _, err := conn.Write([]byte{0x10, 0xff, 0xff, 0xff, 0x7f}); err != nil { // CONNECT of 256 MiB
@@ -112,7 +94,7 @@ func TestS14HugeHeaderBeforeConnectReservesNothing(t *testing.T) {
 			t.Errorf("it was kept for %v", took)
 		}
 	}
-	if grew := residentKiB(t, s.hq.PID()) - before; grew > 64<<10 {
+	if grew := s.hq.Status("VmRSS") - before; grew > 64<<10 {
 		t.Errorf("memory grew by %d KiB", grew)
 	}
 	s.serves()
@@ -154,7 +136,7 @@ func TestS16FloodOfConnectionsLeavesHeadquartersServing(t *testing.T) {
 	s := newSite(t, settings{limits: "max_connections: 200, connect_deadline: 30s, flapping_connects: 1000"}, "A")
 	a := s.enter(s.steal("A", "pos1", s.enrol("A", "pos1")).login())
 	honest := s.enter(as("operator"))
-	before := residentKiB(t, s.hq.PID())
+	before := s.hq.Status("VmRSS")
 	for range 1500 {
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.broker)
 		if err != nil {
@@ -171,7 +153,7 @@ func TestS16FloodOfConnectionsLeavesHeadquartersServing(t *testing.T) {
 			t.Fatalf("the terminal is refused: 0x%02x", code)
 		}
 	}
-	if grew := residentKiB(t, s.hq.PID()) - before; grew > 100<<10 {
+	if grew := s.hq.Status("VmRSS") - before; grew > 100<<10 {
 		t.Errorf("memory grew by %d KiB", grew)
 	}
 }
@@ -179,7 +161,7 @@ func TestS16FloodOfConnectionsLeavesHeadquartersServing(t *testing.T) {
 func TestS17SubscriptionsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, settings{}, "A")
-	before := residentKiB(t, s.hq.PID())
+	before := s.hq.Status("VmRSS")
 	granted := 0
 	for c := s.enter(as("technician")); granted <= 100_000; granted++ {
 		if code := c.trySubscribe(fmt.Sprintf("muster/v1/runs/r%d/state", granted)); code >= 0x80 {
@@ -189,7 +171,7 @@ func TestS17SubscriptionsAreBounded(t *testing.T) {
 	if granted == 0 || granted > 2_000 {
 		t.Errorf("%d subscriptions were granted to one client", granted)
 	}
-	if grew := residentKiB(t, s.hq.PID()) - before; grew > 64<<10 {
+	if grew := s.hq.Status("VmRSS") - before; grew > 64<<10 {
 		t.Errorf("memory grew by %d KiB", grew)
 	}
 	s.serves()

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -36,10 +35,7 @@ type liar struct {
 // else's. It believes that broker about who asks.
 func newLiar(t *testing.T, stores ...string) *liar {
 	t.Helper()
-	path, err := exec.LookPath("mosquitto")
-	if err != nil {
-		t.Skip("mosquitto is not installed")
-	}
+	path := programs.Installed(t, "mosquitto")
 	l := &liar{address: programs.FreeAddr(t)}
 	_, port, err := net.SplitHostPort(l.address)
 	if err != nil {

@@ -102,24 +102,9 @@ collect: {logs: [logs/*.log], max_decompressed_bytes: 16777216}
 	if row := s.report(reply.RunID, 1).Stores[0]; row.Outcome != "succeeded" {
 		t.Errorf("row %+v", row)
 	}
-	if peak := peakKiB(t, agent.PID()); peak > 200<<10 {
+	if peak := agent.Status("VmHWM"); peak > 200<<10 {
 		t.Errorf("the agent took %d KiB", peak)
 	}
-}
-
-// peakKiB is the most memory that a process held so far.
-func peakKiB(t *testing.T, pid int) (kib int) {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Skipf("memory cannot be seen here: %v", err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &kib); err == nil {
-			return kib
-		}
-	}
-	return 0
 }
 
 // badIDs are no ids: wildcards, separators, control and direction characters.

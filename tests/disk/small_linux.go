@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"muster/tests/programs"
 )
 
@@ -52,5 +54,22 @@ func Free(t testing.TB, folder string) {
 	t.Helper()
 	if err := os.Remove(Filler(folder)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Freeze makes a folder one in which even root changes no name, or a usual one.
+func Freeze(t testing.TB, folder string, on bool) {
+	t.Helper()
+	file, err := os.Open(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	flags := 0
+	if on {
+		flags = unix.STATX_ATTR_IMMUTABLE // the same bit
+	}
+	if err := unix.IoctlSetPointerInt(int(file.Fd()), unix.FS_IOC_SETFLAGS, flags); err != nil {
+		programs.Lack(t, "no folder can be frozen: %v", err)
 	}
 }

@@ -1,7 +1,6 @@
 package storage_test
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,23 +12,6 @@ import (
 	"muster/tests/disk"
 	"muster/tests/programs"
 )
-
-// freeze makes a folder one in which even root changes no name, or a usual one.
-func freeze(t *testing.T, name string, on bool) {
-	t.Helper()
-	folder, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer folder.Close()
-	flags := 0
-	if on {
-		flags = unix.STATX_ATTR_IMMUTABLE // the same bit
-	}
-	if err := unix.IoctlSetPointerInt(int(folder.Fd()), unix.FS_IOC_SETFLAGS, flags); err != nil {
-		programs.Lack(t, "no folder can be frozen: %v", err)
-	}
-}
 
 // TestReportThatCannotBeWrittenIsPublishedWhenItCan: the reports folder is full,
 // frozen, and a share that is away. Each time the alarm says so, health
@@ -54,7 +36,7 @@ func TestReportThatCannotBeWrittenIsPublishedWhenItCan(t *testing.T) {
 		begin, end func()
 	}{
 		{"full", func() { disk.Fill(t, s.Reports()) }, func() { disk.Free(t, s.Reports()) }},
-		{"frozen", func() { freeze(t, months[0], true) }, func() { freeze(t, months[0], false) }},
+		{"frozen", func() { disk.Freeze(t, months[0], true) }, func() { disk.Freeze(t, months[0], false) }},
 		{"away", func() { mountOver(t, s.Reports()) }, func() { unmount(t, s.Reports()) }},
 	} {
 		c.begin()

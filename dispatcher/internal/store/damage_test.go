@@ -74,16 +74,30 @@ func (l logged) put(t *testing.T, log, index []byte) (path string) {
 // wantGrants opens the file with a log, and wants exactly the first n grants.
 func (l logged) wantGrants(t *testing.T, what string, log, index []byte, n int) {
 	t.Helper()
-	d := &disk{bundle: &bundle{t: t, path: l.put(t, log, index)}}
-	s, err := store.Open(t.Context(), store.Options{Path: d.path, BallastBytes: -1})
+	b := &bundle{t: t, path: l.put(t, log, index)}
+	s, err := store.Open(t.Context(), store.Options{Path: b.path, BallastBytes: -1})
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
-	d.Store = s
-	defer d.close()
-	d.wantGranted(n)
+	b.Store = s
+	defer b.close()
+	b.wantGranted(n)
 	if t.Failed() {
 		t.Fatal(what)
+	}
+}
+
+// wantGranted checks that exactly the first n tasks run.
+func (b *bundle) wantGranted(n int) {
+	b.t.Helper()
+	running, err := b.ListRunning(b.t.Context())
+	if err != nil || len(running) != n {
+		b.t.Errorf("%d tasks run, want %d, %v", len(running), n, err)
+	}
+	for _, r := range running {
+		if r.Task.TaskID >= taskID(n) {
+			b.t.Errorf("task %s runs, and its grant was refused", r.Task.TaskID)
+		}
 	}
 }
 

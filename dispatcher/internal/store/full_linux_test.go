@@ -1,23 +1,21 @@
 package store_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"muster/dispatcher/internal/store"
+	"muster/tests/disk"
 )
 
-// disk is a small file system of its own, and the store on it.
-type disk struct {
+// cramped is a small file system of its own, and the store on it.
+type cramped struct {
 	*bundle
 	folder string
 
@@ -25,26 +23,21 @@ type disk struct {
 	trouble []error
 }
 
-func newDisk(t *testing.T, megabytes int, ballast int64) *disk {
+func newDisk(t *testing.T, megabytes int, ballast int64) *cramped {
 	t.Helper()
-	d := &disk{folder: t.TempDir()}
-	if err := syscall.Mount("none", d.folder, "tmpfs", 0, fmt.Sprintf("size=%dm", megabytes)); err != nil {
-		t.Skipf("no small disk can be mounted here: %v", err)
-	}
+	d := &cramped{folder: t.TempDir()}
+	disk.Small(t, d.folder, megabytes)
 	d.bundle = &bundle{t: t, path: filepath.Join(d.folder, "muster.db")}
 	d.openWith(ballast)
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Error(err)
 		}
-		if err := syscall.Unmount(d.folder, 0); err != nil {
-			t.Error(err)
-		}
 	})
 	return d
 }
 
-func (d *disk) openWith(ballast int64) {
+func (d *cramped) openWith(ballast int64) {
 	d.t.Helper()
 	s, err := store.Open(d.t.Context(), store.Options{Path: d.path, BallastBytes: ballast, Trouble: func(err error) {
 		d.mu.Lock()
@@ -58,7 +51,7 @@ func (d *disk) openWith(ballast int64) {
 }
 
 // told returns what the observer of trouble heard so far.
-func (d *disk) told() []error {
+func (d *cramped) told() []error {
 	d.t.Helper()
 	if err := d.Told(d.t.Context()); err != nil && !errors.Is(err, store.ErrNoSpace) {
 		d.t.Fatal(err)
@@ -69,32 +62,15 @@ func (d *disk) told() []error {
 }
 
 // fill leaves not a byte on the disk.
-func (d *disk) fill() {
+func (d *cramped) fill() {
 	d.t.Helper()
-	file, err := os.OpenFile(d.filler(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	block := make([]byte, 4096)
-	for err == nil {
-		_, err = file.Write(block)
-	}
-	if !errors.Is(err, syscall.ENOSPC) {
-		d.t.Fatal(err)
-	}
-	if err := file.Close(); err != nil {
-		d.t.Fatal(err)
-	}
+	disk.Fill(d.t, d.folder)
 }
 
-func (d *disk) filler() string { return filepath.Join(d.folder, "filler") }
-
 // free gives back what fill took, and waits until the store says that it writes.
-func (d *disk) free() {
+func (d *cramped) free() {
 	d.t.Helper()
-	if err := os.Remove(d.filler()); err != nil {
-		d.t.Fatal(err)
-	}
+	disk.Free(d.t, d.folder)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	deadline := time.Now().Add(10 * time.Second)
@@ -108,7 +84,7 @@ func (d *disk) free() {
 
 // exhaust grants tasks one by one from the given one until the disk takes no
 // more, and returns the first that was refused.
-func (d *disk) exhaust(from int) int {
+func (d *cramped) exhaust(from int) int {
 	d.t.Helper()
 	for i := from; ; i++ {
 		_, err := d.Grant(d.t.Context(), grantOf(i), t0)
@@ -117,24 +93,6 @@ func (d *disk) exhaust(from int) int {
 		}
 		if err != nil {
 			d.t.Fatal(err)
-		}
-	}
-}
-
-func grantOf(i int) store.Grant {
-	return store.Grant{TaskID: taskID(i), StoreID: storeID(i), TerminalID: "pos1", LeaseUntil: at(time.Minute)}
-}
-
-// wantGranted checks that exactly the first n tasks run.
-func (d *disk) wantGranted(n int) {
-	d.t.Helper()
-	running, err := d.ListRunning(d.t.Context())
-	if err != nil || len(running) != n {
-		d.t.Errorf("%d tasks run, want %d, %v", len(running), n, err)
-	}
-	for _, r := range running {
-		if r.Task.TaskID >= taskID(n) {
-			d.t.Errorf("task %s runs, and its grant was refused", r.Task.TaskID)
 		}
 	}
 }
@@ -255,7 +213,7 @@ func TestStoreWithoutBallastSaysThatTheDiskIsFullAtOpen(t *testing.T) {
 	if !errors.Is(err, store.ErrNoSpace) || !strings.Contains(err.Error(), d.path) {
 		t.Errorf("opened: %v", err)
 	}
-	if err := os.Remove(d.filler()); err != nil {
+	if err := os.Remove(disk.Filler(d.folder)); err != nil {
 		t.Fatal(err)
 	}
 	d.openWith(-1)
@@ -301,23 +259,6 @@ func TestGroupOnAFillingDiskIsAnsweredOneByOne(t *testing.T) {
 	}
 }
 
-// limitTasks is more than fit into a log of 8 MiB.
-const limitTasks = 12_000
-
-// grantUntilRefused grants one task after the other, and says which and how it
-// ended.
-func grantUntilRefused(s *store.Store) error {
-	for i := range limitTasks {
-		if _, err := s.Grant(context.Background(), grantOf(i), t0); err != nil {
-			fmt.Println("refused", errors.Is(err, store.ErrNoSpace), err)
-			fmt.Println("health", errors.Is(s.Health(context.Background()), store.ErrNoSpace))
-			return s.Close()
-		}
-		fmt.Println(i)
-	}
-	return errors.New("it was never refused")
-}
-
 func TestFileSizeLimitOfTheProcessIsNoSpace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -340,7 +281,7 @@ func TestFileSizeLimitOfTheProcessIsNoSpace(t *testing.T) {
 	if !strings.HasPrefix(refusal, "refused true") || !strings.Contains(refusal, "(778)") || health != "health true" || granted == 0 {
 		t.Errorf("granted %d, then %q, %q", granted, refusal, health)
 	}
-	d := &disk{bundle: b}
+	d := &cramped{bundle: b}
 	d.openWith(0)
 	d.wantGranted(granted)
 }

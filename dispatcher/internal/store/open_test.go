@@ -327,3 +327,24 @@ func TestPathMayHoldWhatAddressesReserve(t *testing.T) {
 		t.Errorf("%v, %v", info, err)
 	}
 }
+
+func grantOf(i int) store.Grant {
+	return store.Grant{TaskID: taskID(i), StoreID: storeID(i), TerminalID: "pos1", LeaseUntil: at(time.Minute)}
+}
+
+// limitTasks is more than fit into a log of 8 MiB.
+const limitTasks = 12_000
+
+// grantUntilRefused grants one task after the other, and says which and how it
+// ended.
+func grantUntilRefused(s *store.Store) error {
+	for i := range limitTasks {
+		if _, err := s.Grant(context.Background(), grantOf(i), t0); err != nil {
+			fmt.Println("refused", errors.Is(err, store.ErrNoSpace), err)
+			fmt.Println("health", errors.Is(s.Health(context.Background()), store.ErrNoSpace))
+			return s.Close()
+		}
+		fmt.Println(i)
+	}
+	return errors.New("it was never refused")
+}

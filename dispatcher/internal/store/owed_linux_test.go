@@ -6,26 +6,19 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"muster/dispatcher/internal/store"
+	"muster/tests/disk"
 )
 
 // killed is a disk with what a store leaves that was killed after n grants, and
 // not a byte of room.
-func killed(t *testing.T, n int, without ...string) *disk {
+func killed(t *testing.T, n int, without ...string) *cramped {
 	t.Helper()
-	d := &disk{folder: t.TempDir()}
-	if err := syscall.Mount("none", d.folder, "tmpfs", 0, "size=40m"); err != nil {
-		t.Skipf("no small disk can be mounted here: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(d.folder, 0); err != nil {
-			t.Error(err)
-		}
-	})
+	d := &cramped{folder: t.TempDir()}
+	disk.Small(t, d.folder, 40)
 	b := &bundle{t: t, path: filepath.Join(d.folder, "living", "muster.db")}
 	if err := os.Mkdir(filepath.Dir(b.path), 0o700); err != nil {
 		t.Fatal(err)
@@ -87,7 +80,7 @@ func TestKilledStoreOpensWithoutAByteOfRoomAndOwesWhatAStartWrites(t *testing.T)
 var somePlaces = []store.Place{{StoreID: "new", Name: "New", TimeZone: "UTC"}}
 
 // wantStarted checks that what was owed is done, with n grants before it.
-func (d *disk) wantStarted(n int) {
+func (d *cramped) wantStarted(n int) {
 	d.t.Helper()
 	places, err := d.ListPlaces(d.t.Context())
 	if err != nil || len(places) != 1 || places[0].StoreID != "new" {
@@ -116,7 +109,7 @@ func TestWhatIsOwedIsDoneBeforeAnythingElse(t *testing.T) {
 	if _, _, _, err := d.ReplacePlaces(store.Owed(t.Context(), "register"), somePlaces, t0); !errors.Is(err, store.ErrOwed) {
 		t.Fatal(err)
 	}
-	if err := os.Remove(d.filler()); err != nil {
+	if err := os.Remove(disk.Filler(d.folder)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.Grant(t.Context(), grantOf(1), t0); err != nil {
@@ -143,7 +136,7 @@ func TestKilledStoreWithoutRoomForItsIndexIsRefusedUntilThereIsRoom(t *testing.T
 			}
 		}
 	}
-	if err := os.Remove(d.filler()); err != nil {
+	if err := os.Remove(disk.Filler(d.folder)); err != nil {
 		t.Fatal(err)
 	}
 	d.openWith(-1)

@@ -11,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"muster/edge-agent/internal/agent/refused"
 	"muster/edge-agent/internal/hqtest"
 	"muster/edge-agent/internal/identity"
@@ -168,7 +166,7 @@ func TestReceiptForAReadOnlyOutboxIsObeyedWhenItIsWritable(t *testing.T) {
 		if b.answers() != 1 {
 			b.t.Fatal("no answer on disk")
 		}
-		freeze(b, true)
+		disk.Freeze(t, filepath.Join(b.folder, "outbox"), true)
 		b.receipt(r, true, "")
 		if b.answers() != 1 {
 			b.t.Fatal("deleted from a read-only folder")
@@ -181,7 +179,7 @@ func TestReceiptForAReadOnlyOutboxIsObeyedWhenItIsWritable(t *testing.T) {
 		refused := last(b)
 		b.wantFailure(refused, protocol.CodeRefused)
 		b.receipt(refused, true, "")
-		freeze(b, false)
+		disk.Freeze(t, filepath.Join(b.folder, "outbox"), false)
 		sleep(time.Minute)
 		again := drain[protocol.Result](b.t, b.wire, protocol.KindResult)
 		if len(again) == 0 {
@@ -209,24 +207,6 @@ func last(b *bench) protocol.Result {
 		b.t.Fatal("no result")
 	}
 	return all[len(all)-1]
-}
-
-// freeze makes the outbox a folder in which even root changes no name, or a usual
-// one again.
-func freeze(b *bench, on bool) {
-	b.t.Helper()
-	folder, err := os.Open(filepath.Join(b.folder, "outbox"))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	defer folder.Close()
-	flags := 0
-	if on {
-		flags = unix.STATX_ATTR_IMMUTABLE // the same bit
-	}
-	if err := unix.IoctlSetPointerInt(int(folder.Fd()), unix.FS_IOC_SETFLAGS, flags); err != nil {
-		b.t.Skipf("no folder can be frozen here: %v", err)
-	}
 }
 
 func TestRemovedWorkFolderIsMadeAgain(t *testing.T) {
