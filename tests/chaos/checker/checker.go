@@ -3,8 +3,9 @@
 // `dispatcher audit verify` said.
 //
 // Each rule stands in the file of its name; uploads.go belongs to budgets.go,
-// outcomes.go, formats.go and workbook.go to reports.go. book.go sorts the evidence,
-// rows.go reads the database, weights.go counts what was judged.
+// outcomes.go, formats.go and workbook.go to reports.go, summaries.go to retained.go.
+// book.go sorts the evidence, rows.go reads the database, weights.go counts what was
+// judged.
 //
 // It knows the documents, the database's tables and nothing inside a program. It
 // starts nothing, asks no clock and opens no file by itself.
@@ -74,6 +75,7 @@ type Limits struct {
 	Reoffer              time.Duration // 10 s: from a subscription after a fault to the offers
 	Retained             time.Duration // 5 s: from what a run has come to, to what stands retained of it
 	Settle               time.Duration // 60 s: from the last fault to the end of everything
+	LargeAbove           int           // 5,000: targets; the summary of a run of more comes before all its files
 	WarmUp               float64       // 0.2: share of a process's samples that is not judged
 	MemoryMore           int64         // 16 MiB: what a process may have more at the end, beside a tenth
 }
@@ -84,6 +86,7 @@ func (l Limits) filled() Limits {
 	l.Reoffer = cmp.Or(l.Reoffer, 10*time.Second)
 	l.Retained = cmp.Or(l.Retained, 5*time.Second)
 	l.Settle = cmp.Or(l.Settle, time.Minute)
+	l.LargeAbove = cmp.Or(l.LargeAbove, 5000)
 	l.WarmUp = cmp.Or(l.WarmUp, 0.2)
 	l.MemoryMore = cmp.Or(l.MemoryMore, 16<<20)
 	return l

@@ -76,7 +76,7 @@ func TestEachRuleHasTwoPlantedViolations(t *testing.T) {
 
 func plants() []plant {
 	return slices.Concat(answerPlants(), movePlants(), executionPlants(), targetPlants(), reportPlants(), outcomePlants(), workbookPlants(), valuePlants(), bytePlants(),
-		summaryPlants(), statePlants(), lookPlants(),
+		summaryPlants(), earlyPlants(), statePlants(), lookPlants(),
 		budgetPlants(), ownPlants(), endPlants())
 }
 

@@ -30,6 +30,14 @@ func TestWhatIsAllowedIsNotFound(t *testing.T) {
 			}
 		})
 	}
+	for _, p := range allowedEarly() {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			for _, f := range p.found(t) {
+				t.Error(f)
+			}
+		})
+	}
 	for name, change := range allowedTellings() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
