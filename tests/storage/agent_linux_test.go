@@ -67,7 +67,7 @@ func (s *stand) wantRefusal(what, run, why string) {
 // it goes on by itself when there is room.
 func TestAgentOnAFullDiskStartsNothingLosesNothingAndSaysSo(t *testing.T) {
 	t.Parallel()
-	s := &stand{Site: site.New(t, bin, site.Config{Work: site.AwaitGate}, "A"), t: t}
+	s := &stand{Site: site.New(t, bin, site.Config{Work: site.AwaitGate, Claims: site.Executed()}, "A"), t: t}
 	disk.Small(t, s.Kept("A"), 2)
 	person, eye := s.Writer(site.Wang), s.Writer(site.Watch)
 	ask := func(payload string) protocol.Reply { return s.Ask(person, protocol.VerbRun, payload) }
@@ -98,7 +98,7 @@ func TestAgentOnAFullDiskStartsNothingLosesNothingAndSaysSo(t *testing.T) {
 func TestAgentWithALimitOfTheFileSizeAnswersFromMemory(t *testing.T) {
 	t.Parallel()
 	work := `printf '{"marker":"%s did it","text":"' "$STORE"; head -c 60000 /dev/zero | tr '\0' x; echo '"}'; exit`
-	s := &stand{Site: site.New(t, bin, site.Config{Work: work}, "A"), t: t}
+	s := &stand{Site: site.New(t, bin, site.Config{Work: work, Claims: site.Executed()}, "A"), t: t}
 	person, eye := s.Writer(site.Wang), s.Writer(site.Watch)
 	ask := func(payload string) protocol.Reply { return s.Ask(person, protocol.VerbRun, payload) }
 	s.Serve()
@@ -117,7 +117,7 @@ func TestAgentWithALimitOfTheFileSizeAnswersFromMemory(t *testing.T) {
 // half-written answer, garbage in the middle of the journal and a torn end.
 func TestDamagedOutboxAndJournalAreSetAsideAndTheRestIsSent(t *testing.T) {
 	t.Parallel()
-	s := &stand{Site: site.New(t, bin, site.Config{Work: site.AwaitGate}, "A"), t: t}
+	s := &stand{Site: site.New(t, bin, site.Config{Work: site.AwaitGate, Claims: site.Executed()}, "A"), t: t}
 	person, eye := s.Writer(site.Wang), s.Writer(site.Watch)
 	ask := func(payload string) protocol.Reply { return s.Ask(person, protocol.VerbRun, payload) }
 	s.Serve()

@@ -139,7 +139,7 @@ func TestAnswersThatFindNoRoomAreKeptAndTakenInOnce(t *testing.T) {
 func answersThatFindNoRoom(t *testing.T, c noRoom) {
 	wire := &wire{t: t}
 	s := &stand{t: t, Site: site.New(t, bin, site.Config{
-		Work: site.AwaitGate, Front: wire.front,
+		Work: site.AwaitGate, Front: wire.front, Claims: site.Executed(),
 		// Each kill makes the agent wait longer before it connects again.
 		Policy: "attempts: 2, run_timeout: 2m, lease: 10m, barrier: 2m, makeup: 1h, retry_first: 100ms, retry_max: 1s",
 	}, "A")}

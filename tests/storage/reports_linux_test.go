@@ -19,7 +19,7 @@ import (
 // itself, the manifest last, and the same as ever.
 func TestReportThatCannotBeWrittenIsPublishedWhenItCan(t *testing.T) {
 	t.Parallel()
-	s := &stand{Site: site.New(t, bin, site.Config{}, "A"), t: t}
+	s := &stand{Site: site.New(t, bin, site.Config{Claims: site.Executed()}, "A"), t: t}
 	disk.Small(t, s.Reports(), 1)
 	person, eye := s.Writer(site.Wang), s.Writer(site.Watch)
 	ask := func(payload string) protocol.Reply { return s.Ask(person, protocol.VerbRun, payload) }

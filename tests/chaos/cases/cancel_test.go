@@ -35,7 +35,7 @@ fi`
 // only place is free, the task is CANCELLED and headquarters knows of its end.
 func TestCancelEndsAWholeProcessTreeThatIgnoresIt(t *testing.T) {
 	t.Parallel()
-	s := site.New(t, bin, site.Config{Work: stubborn, Agent: "max_parallel: 1\n", Policy: "attempts: 2, run_timeout: 5m, lease: 1m, barrier: 1h, makeup: 1h"}, "A")
+	s := site.New(t, bin, site.Config{Work: stubborn, Claims: site.Executed("I2 events", "I9 withdrawn"), Agent: "max_parallel: 1\n", Policy: "attempts: 2, run_timeout: 5m, lease: 1m, barrier: 1h, makeup: 1h"}, "A")
 	person, eye := s.Writer(site.Wang), s.Writer(site.Watch)
 	s.Serve()
 	s.Watch(eye)
@@ -120,7 +120,7 @@ func cancel(t *testing.T, addr, run string) (reply protocol.Reply) {
 // changes.
 func TestCancelHitsTheNamedRunAloneAndAFinishedOneStays(t *testing.T) {
 	t.Parallel()
-	s := site.New(t, bin, site.Config{Work: site.AwaitGate, Agent: "max_parallel: 2\n", Policy: "attempts: 2, run_timeout: 5m, lease: 1m, barrier: 1h, makeup: 1h, backlog: all"}, "A", "B")
+	s := site.New(t, bin, site.Config{Work: site.AwaitGate, Claims: site.Executed("I2 events", "I9 withdrawn"), Agent: "max_parallel: 2\n", Policy: "attempts: 2, run_timeout: 5m, lease: 1m, barrier: 1h, makeup: 1h, backlog: all"}, "A", "B")
 	person, eye := s.Writer(site.Wang), s.Writer(site.Watch)
 	s.Serve()
 	s.Watch(eye)

@@ -23,7 +23,7 @@ const tries = 3
 // what others answer is taken all the time.
 func TestAPoisonedAnswerIsSetAsideOverKillsAndTheRestFlows(t *testing.T) {
 	t.Parallel()
-	s := site.New(t, bin, site.Config{Work: `if [ "$STORE" = A ]; then echo '{"marker":"poison"}'; exit; fi`}, "A", "B")
+	s := site.New(t, bin, site.Config{Work: `if [ "$STORE" = A ]; then echo '{"marker":"poison"}'; exit; fi`, Claims: site.Executed()}, "A", "B")
 	person, eye := s.Writer(site.Wang), s.Writer(site.Watch)
 	s.Serve()
 	forbidPoison(t, s.Data())

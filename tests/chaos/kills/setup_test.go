@@ -48,7 +48,7 @@ type scene struct {
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	s := &scene{t: t, Site: site.New(t, bin, site.Config{Policy: policy, Work: site.AwaitGate}, "A")}
+	s := &scene{t: t, Site: site.New(t, bin, site.Config{Policy: policy, Work: site.AwaitGate, Claims: site.Executed()}, "A")}
 	s.person, s.eye = s.Writer(site.Wang), s.Writer(site.Watch)
 	s.Serve()
 	s.startAgent()

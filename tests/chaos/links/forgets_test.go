@@ -65,7 +65,7 @@ func newForgetful(t *testing.T, command func(*testing.T, *site.Site) []string) *
 	t.Helper()
 	address := programs.FreeAddr(t)
 	f := &forgetful{bench: bench{t: t}}
-	f.Site = site.New(t, bin, site.Config{Policy: patient, Work: site.AwaitGate,
+	f.Site = site.New(t, bin, site.Config{Policy: patient, Work: site.AwaitGate, Claims: site.Executed("I2 events", "I10 offers"),
 		Headquarters: fmt.Sprintf("transport: mqtt\nmqtt: {url: \"mqtt://%s\"}\n", address),
 		Limits:       checker.Limits{MaxRunning: 4, GrantsPerSecond: 20, GrantBurst: 5, Settle: 5 * time.Second, Reoffer: 10 * time.Second}},
 		"A", "B", "C", "D")

@@ -72,7 +72,7 @@ func TestEveryAnswerOutlivesItsLink(t *testing.T) {
 	if programs.Full() { // long enough for a keep-alive of 30 s to find out twice
 		stores, length, settle = append(stores, deaf, sliced, closes, modem), 64*time.Second, 10*time.Second
 	}
-	b := newBench(t, site.Config{Policy: patient, Work: work, Limits: checker.Limits{
+	b := newBench(t, site.Config{Policy: patient, Work: work, Claims: site.Executed("I2 events", "I5 moved"), Limits: checker.Limits{
 		MaxRunning: 8, GrantsPerSecond: 20, GrantBurst: 5, Settle: settle, Reoffer: 15 * time.Second}}, stores...)
 	m := &matrix{bench: b, stores: stores, length: length, ends: -1, agents: map[string]*programs.Process{}}
 	m.start()

@@ -27,7 +27,7 @@ func TestATenthIsAlwaysCutOff(t *testing.T) {
 	for i := range 10 * tenths {
 		stores = append(stores, fmt.Sprintf("S%02d", i))
 	}
-	b := newBench(t, site.Config{Policy: patient, Work: "sleep 0.5", Limits: checker.Limits{
+	b := newBench(t, site.Config{Policy: patient, Work: "sleep 0.5", Claims: site.Executed("I2 events"), Limits: checker.Limits{
 		MaxRunning: 10, GrantsPerSecond: 20, GrantBurst: 5, Settle: 5 * time.Second, Reoffer: 10 * time.Second}}, stores...)
 	for _, store := range stores {
 		b.Agent(store)

@@ -26,7 +26,8 @@ func TestMain(m *testing.M) {
 // in the middle of its work, one run is withdrawn, and one store never ends.
 func TestRealHistoryWithKillsPasses(t *testing.T) {
 	t.Parallel()
-	s := site.New(t, bin, site.Config{Work: site.AwaitGate}, "A", "B", "C", "D", "E")
+	s := site.New(t, bin, site.Config{Work: site.AwaitGate,
+		Claims: site.Executed("I2 events", "I5 late", "I5 moved", "I9 cancels", "I9 confirmed", "I10 offers", "I12 ends", "flat samples")}, "A", "B", "C", "D", "E")
 	person, eye := s.Writer(site.Wang), s.Writer(site.Watch)
 	s.Serve()
 	stop := s.Sample(eye, "dispatcher", s.HQ)

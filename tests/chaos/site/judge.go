@@ -150,21 +150,53 @@ func (s *Site) Revised() {
 		AND v.revision = (SELECT max(revision) FROM revisions WHERE run_id = runs.run_id))`)
 }
 
+// always are the parts of the rules that each judged site must have something for.
+var always = []string{"I2 tasks", "I4 runs", "I4 replies", "I5 at the barrier", "I5 revisions", "I5 files", "I5 looks",
+	"I7 barriers", "I8 requests", "I12 reports", "retained tellings", "retained looks", "audit words"}
+
+// Executed are those of a site whose agents executed something and answered, and more
+// that the test claims.
+func Executed(more ...string) []string {
+	return append([]string{"I1 receipts", "I1 values", "I2 grants", "I3 marks", "I6 grants", "I6 seen to run", "I8 receipts",
+		"I11 messages", "invented answers", "invented reported"}, more...)
+}
+
 // Judge waits until all is Settled, looks at what is retained and at the reports,
-// and fails the test with each finding of the checker. It returns what was judged.
-// earlier is an older copy of the database, at most one.
+// and fails the test with each finding of the checker, and with each part of the rules
+// that Config claims and nothing was judged of. It returns what was judged, and logs how
+// much. earlier is an older copy of the database, at most one.
 //
 // The reports are looked at after the database: a revision that is published in
 // between has files that nobody asks for.
 func (s *Site) Judge(w *history.Writer, earlier ...checker.Store) checker.Evidence {
 	s.t.Helper()
+	e := s.evidence(w)
+	claims := slices.Concat(always, s.Config.Claims)
+	if len(earlier) > 0 {
+		e.Earlier = &earlier[0]
+		claims = append(claims, "I2 earlier", "I4 earlier")
+	}
+	v, err := checker.Judge(e)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, f := range v.Findings {
+		s.t.Error(f)
+	}
+	s.t.Logf("judged %s", v.Weights)
+	for _, part := range v.Weights.Without(claims) {
+		s.t.Errorf("there was nothing to judge of: %s", part)
+	}
+	return e
+}
+
+// evidence waits until all is Settled and gathers what is judged.
+func (s *Site) evidence(w *history.Writer) checker.Evidence {
+	s.t.Helper()
 	s.Settled()
 	s.lookRetained()
 	e := checker.Evidence{Store: s.Store(), Limits: s.Config.Limits}
 	e.Reports, e.Audit = s.Look(w), s.Audit()
-	if len(earlier) > 0 {
-		e.Earlier = &earlier[0]
-	}
 	h, err := history.Read(s.History())
 	if err != nil {
 		s.t.Fatal(err)
@@ -172,13 +204,6 @@ func (s *Site) Judge(w *history.Writer, earlier ...checker.Store) checker.Eviden
 	e.History = h.Lines
 	if len(h.Torn) > 0 { // no writer dies here, and a marker is one write
 		s.t.Errorf("torn histories: %v", h.Torn)
-	}
-	found, err := checker.Check(e)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for _, f := range found {
-		s.t.Error(f)
 	}
 	return e
 }

@@ -43,6 +43,9 @@ type Config struct {
 	// GrantsPerSecond (5) and GrantBurst (2) are configured at headquarters
 	// too; Settle and Retained are 5 s and Reoffer 10 s unless said.
 	Limits checker.Limits
+	// Claims are parts of the rules that Judge must have something for, beside those
+	// that it always must, as checker.Weights name them.
+	Claims []string
 	// Policy is the job's, as members of a YAML mapping.
 	Policy string
 	// Headquarters and Agent are YAML lines for the end of the configurations.

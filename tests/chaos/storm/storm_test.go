@@ -30,6 +30,7 @@ func TestAThousandComeBackAtOnce(t *testing.T) {
 	}
 	c := newCrowd(t, site.Config{
 		Policy: "attempts: 3, run_timeout: 30s, lease: 15s, barrier: 60s, makeup: 1h, retry_first: 100ms, retry_max: 1s",
+		Claims: site.Executed("I2 events", "I5 moved", "flat samples"),
 		Limits: checker.Limits{MaxRunning: terminals, GrantsPerSecond: rate, GrantBurst: 30, Settle: 5 * time.Second, Reoffer: 10 * time.Second},
 	}, terminals)
 	person, eye := c.Writer(site.Wang), c.Writer(site.Watch)
