@@ -27,6 +27,7 @@ type Config struct {
 	TimeZone      string        `yaml:"time_zone"` // of report names, IANA
 	DataFolder    string        `yaml:"data_folder"`
 	ReportsFolder string        `yaml:"reports_folder"`
+	Reports       Reports       `yaml:"reports"`
 	StoresFile    string        `yaml:"stores_file"`
 	JobsFolder    string        `yaml:"jobs_folder"`
 	Transport     string        `yaml:"transport"`
@@ -41,6 +42,14 @@ type Config struct {
 	Log           Log           `yaml:"log"`
 
 	file *settings.File // where each key was given
+}
+
+// Reports says which report files stay: those of a run younger than so many days, and
+// of the newest so many runs of each job. 0: that bound keeps nothing by itself; both
+// 0: everything stays. The newest run of a job always stays.
+type Reports struct {
+	KeepDays int `yaml:"keep_days"`
+	KeepRuns int `yaml:"keep_runs"`
 }
 
 // MQTT says how to reach an external broker.
@@ -163,6 +172,11 @@ func (c Config) check(file *settings.File) error {
 	}
 	if c.ReportsFolder == "" {
 		return file.Errorf("$.reports_folder", "is required")
+	}
+	for key, n := range map[string]int{"keep_days": c.Reports.KeepDays, "keep_runs": c.Reports.KeepRuns} {
+		if n < 0 || n > 1_000_000 {
+			return file.Errorf("$.reports."+key, "%d is out of range; write 0 to 1000000", n)
+		}
 	}
 	if err := c.checkTransport(file); err != nil {
 		return err

@@ -19,7 +19,7 @@ func TestTheShippedConfigurationIsTheEmbeddedOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if embedded.Admission != shipped.Admission || embedded.Collection != shipped.Collection || embedded.TopicRoot != shipped.TopicRoot {
+	if embedded.Admission != shipped.Admission || embedded.Collection != shipped.Collection || embedded.Reports != shipped.Reports || embedded.TopicRoot != shipped.TopicRoot {
 		t.Errorf("embedded %+v, shipped %+v", embedded, shipped)
 	}
 	found, err := app.Check(embedded)
@@ -58,6 +58,7 @@ func TestLoadRefusesWithFileLineAndKey(t *testing.T) {
 		"rate not number": {"admission: {grants_per_second: .nan}\n", "1: admission.grants_per_second: NaN is out of range"},
 		"burst":           {"collection:\n  burst_bytes: 1000\n", "2: collection.burst_bytes: 1000 is out of range"},
 		"log level":       {"log: {level: loud}\n", `1: log.level: "loud" is not known`},
+		"keep":            {"reports: {keep_days: -1}\n", "1: reports.keep_days: -1 is out of range"},
 		"no folder":       {"data_folder: \"\"\n", "1: data_folder: is required"},
 	}
 	for name, tc := range cases {

@@ -13,6 +13,7 @@ import (
 	"muster/dispatcher/internal/auditor"
 	"muster/dispatcher/internal/backlog"
 	"muster/dispatcher/internal/barrier"
+	"muster/dispatcher/internal/catalogue"
 	"muster/dispatcher/internal/clock"
 	"muster/dispatcher/internal/enrol"
 	"muster/dispatcher/internal/gate"
@@ -65,14 +66,15 @@ type headquarters struct {
 	disk     chan error   // what the database says of its disk; nil: well again
 	panicked logs.Sparing // a message that makes a step panic
 
-	trigger  *trigger.Trigger
-	offer    *offer.Offers
-	grant    *grant.Admission
-	backlog  *backlog.Backlog
-	intake   *intake.Intake
-	presence *presence.Presence
-	barrier  *barrier.Barrier
-	watch    *watch.Watch
+	trigger   *trigger.Trigger
+	offer     *offer.Offers
+	grant     *grant.Admission
+	backlog   *backlog.Backlog
+	intake    *intake.Intake
+	presence  *presence.Presence
+	barrier   *barrier.Barrier
+	catalogue *catalogue.Catalogue
+	watch     *watch.Watch
 }
 
 // start starts the steps, and the link last: what comes in finds every step
@@ -101,6 +103,7 @@ func (hq *headquarters) start(ctx context.Context, cleanup *stack) error {
 		{hq.intake.Start, hq.intake.Stop},
 		{hq.offer.Start, hq.offer.Stop},
 		{hq.backlog.Start, hq.backlog.Stop},
+		{hq.catalogue.Start, hq.catalogue.Stop},
 		{hq.barrier.Start, hq.barrier.Stop},
 		{hq.watch.Start, hq.watch.Stop},
 	} {

@@ -9,6 +9,7 @@ import (
 	"muster/dispatcher/internal/auditor"
 	"muster/dispatcher/internal/backlog"
 	"muster/dispatcher/internal/barrier"
+	"muster/dispatcher/internal/catalogue"
 	"muster/dispatcher/internal/grant"
 	"muster/dispatcher/internal/intake"
 	"muster/dispatcher/internal/offer"
@@ -151,9 +152,12 @@ func (hq *headquarters) wireReports() error {
 	if err != nil {
 		return err
 	}
+	hq.catalogue = catalogue.New(catalogue.Config{Folder: hq.cfg.ReportsFolder, Location: zone, Now: hq.now, Log: hq.log, Ward: hq.ward,
+		KeepDays: hq.cfg.Reports.KeepDays, KeepRuns: hq.cfg.Reports.KeepRuns, Index: reporter.WriteIndex})
 	hq.barrier = barrier.New(barrier.Deps{
 		Runs: hq.store, Snapshots: barrier.Pinned(hq.store), Revisions: hq.store, Publications: hq.store,
 		Reporter: reporter, Sender: hq.sender, Now: hq.now, Log: hq.log, Alarm: hq.alarm, Ward: hq.ward,
+		Published: hq.catalogue.Published,
 	}, barrier.Config{Folder: hq.cfg.ReportsFolder, Location: zone})
 	return nil
 }

@@ -1,7 +1,11 @@
 package protocol
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 
 	"muster/internal/task"
 )
@@ -120,6 +124,30 @@ type ReportHead struct {
 	TextZh      string          `json:"textZh"`
 	Columns     []Column        `json:"columns"`
 	Changes     []Change        `json:"changes"` // against the superseded revision
+}
+
+// ReadReportHead reads the first line of a JSON report, which holds all but the rows,
+// and leaves in before the first of them.
+func ReadReportHead(in *bufio.Reader) (head ReportHead, err error) {
+	line, err := in.ReadBytes('\n')
+	if err != nil {
+		return head, fmt.Errorf("it is cut off: %w", err)
+	}
+	doc, ok := bytes.CutSuffix(line, []byte(`,"stores":[`+"\n"))
+	if !ok {
+		return head, errors.New("its first line is no head of a report")
+	}
+	if err := json.Unmarshal(append(bytes.Clone(doc), '}'), &head); err != nil {
+		return head, fmt.Errorf("its head cannot be read: %w", err)
+	}
+	return head, nil
+}
+
+// Listed is the newest revision of a run as the index of the report folder shows it.
+type Listed struct {
+	Folder   string // of its files below the report folder, such as 2026/09
+	Manifest Manifest
+	Head     ReportHead // without input, columns and changes
 }
 
 // Change is one store whose row differs from the superseded revision.

@@ -105,7 +105,9 @@ func (t *Tab) hear(method string, params json.RawMessage) {
 		default:
 		}
 	case "Network.requestWillBeSent":
-		t.requests = append(t.requests, event.Request.URL)
+		if !strings.HasPrefix(event.Request.URL, "data:") { // the browser's own pictures, in controls
+			t.requests = append(t.requests, event.Request.URL)
+		}
 	case "Runtime.exceptionThrown":
 		t.faults = append(t.faults, event.ExceptionDetails.Text+" "+event.ExceptionDetails.Exception.Description)
 	case "Log.entryAdded":

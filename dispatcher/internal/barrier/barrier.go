@@ -104,6 +104,9 @@ type Deps struct {
 	// nil error when it is over. kind is a level of an alarm's topic. It may be
 	// nil, and is called from many goroutines.
 	Alarm func(kind, runID string, err error)
+	// Published is called when the files of a revision are out; may be nil. It returns
+	// at once.
+	Published func()
 	// Ward is told of a change, or of what the loop does with a run, that makes
 	// headquarters panic; may be nil.
 	Ward *quarantine.Ward
@@ -150,6 +153,9 @@ func New(deps Deps, cfg Config) *Barrier {
 	}
 	if deps.Alarm == nil {
 		deps.Alarm = func(string, string, error) {}
+	}
+	if deps.Published == nil {
+		deps.Published = func() {}
 	}
 	// Two judged at a time keep a short run from waiting behind a long one;
 	// each holds one of the store's readers.

@@ -82,6 +82,7 @@ func (b *Barrier) publish(ctx context.Context, id string, revision int, early fu
 	if err := b.deps.Publications.MarkPublished(ctx, id, revision, files, b.deps.Now()); err != nil {
 		return 0, nil, fmt.Errorf("cannot mark revision %d of run %s as published: %w", revision, id, err)
 	}
+	b.deps.Published()
 	b.deps.Log.Info("revision published", "run_id", id, "revision", revision, "verdict", head.Verdict, "files", len(files))
 	missing := in.missing
 	return 0, func() error { return b.summarise(ctx, head, missing, files) }, nil

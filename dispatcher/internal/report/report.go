@@ -15,6 +15,7 @@ import (
 	"iter"
 	"math"
 	"strings"
+	"time"
 
 	"muster/dispatcher/internal/report/line"
 	"muster/dispatcher/internal/report/page"
@@ -80,6 +81,12 @@ func (r *Reporter) Write(w io.Writer, ext string, head protocol.ReportHead, rows
 		return XLSX(w, head, rows)
 	}
 	return fmt.Errorf("cannot write a report as %q: no such format", ext)
+}
+
+// WriteIndex writes the page that lists the newest revision of each run to w, in the
+// order in which they come. at is the moment that it speaks of, in headquarters' zone.
+func (r *Reporter) WriteIndex(w io.Writer, at time.Time, runs []protocol.Listed) error {
+	return r.page.Index(w, at, runs)
 }
 
 // Build completes the head of a revision: head holds what the run and the

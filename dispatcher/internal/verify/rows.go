@@ -3,8 +3,6 @@ package verify
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -17,7 +15,7 @@ import (
 // counts with what they sum to. It returns how many rows there are.
 func sameRows(file io.Reader, name string, manifest *protocol.Manifest, rows iter.Seq2[store.OutcomeRow, error]) (int, error) {
 	in := bufio.NewReader(file)
-	head, err := readHead(in)
+	head, err := protocol.ReadReportHead(in)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %s: %w", ErrUntrue, name, err)
 	}
@@ -52,19 +50,3 @@ func sameRows(file io.Reader, name string, manifest *protocol.Manifest, rows ite
 
 // tail is what stands behind the last row.
 const tail = "]}\n"
-
-// readHead reads the first line, which holds all but the rows.
-func readHead(in *bufio.Reader) (head protocol.ReportHead, err error) {
-	line, err := in.ReadBytes('\n')
-	if err != nil {
-		return head, fmt.Errorf("it is cut off: %w", err)
-	}
-	doc, ok := bytes.CutSuffix(line, []byte(`,"stores":[`+"\n"))
-	if !ok {
-		return head, errors.New("its first line is no head of a report")
-	}
-	if err := json.Unmarshal(append(bytes.Clone(doc), '}'), &head); err != nil {
-		return head, fmt.Errorf("its head cannot be read: %w", err)
-	}
-	return head, nil
-}

@@ -308,14 +308,17 @@ func (b *book) manifest(f reportFile, where Finding, rev Revision) {
 	}
 }
 
-// growing is the folder beside the reports whose file is appended to.
-const growing = "audit/"
+// changing reports whether a file beside the reports is written again: the audit's
+// heads, the index, and the newest page of each job.
+func changing(name string) bool {
+	return strings.HasPrefix(name, "audit/") || strings.HasPrefix(name, "latest/") || name == "index.html"
+}
 
 // looks: bytes that somebody saw are the same at each later look.
 func (b *book) looks() {
 	first := map[string]history.Line{}
 	for _, l := range b.History {
-		if l.Act != history.ActLooked || strings.HasPrefix(l.Name, growing) {
+		if l.Act != history.ActLooked || changing(l.Name) {
 			continue
 		}
 		b.weigh("looks", 1)

@@ -222,3 +222,39 @@ func TestWithoutItsScriptThePageHasAllRows(t *testing.T) {
 		t.Errorf("%d rows, %d controls without use, verdict %q", rows, controls, said)
 	}
 }
+
+// TestTheIndexIsFilteredByJobVerdictAndDay, and judged like the page.
+func TestTheIndexIsFilteredByJobVerdictAndDay(t *testing.T) {
+	t.Parallel()
+	name := indexed(t)
+	b := browser.Open(t)
+	axe := browser.Axe(t)
+	for _, screen := range []struct {
+		name          string
+		width, height int
+	}{{"desktop", deskWidth, deskHeight}, {"phone", phoneWidth, phoneHeight}} {
+		tab := b.Tab(name, screen.width, screen.height, screen.name == "phone")
+		for _, language := range []string{"zh", "en"} {
+			speak(tab, language)
+			for _, finding := range tab.Findings(axe) {
+				t.Errorf("%s in %s: %s", screen.name, language, finding)
+			}
+			fits(t, tab, screen.width)
+			if *pictures != "" {
+				tab.Screenshot(filepath.Join(*pictures, "index-"+screen.name+"-"+language+".png"))
+			}
+		}
+		for _, ask := range []struct{ id, value, want string }{
+			{"job", "collect_log", "15 of 30 runs"}, {"verdict", "partial", "5 of 30 runs"}, {"q", "price", "0 of 30 runs"}, {"q", "", "5 of 30 runs"},
+			{"job", "", "10 of 30 runs"}, {"day", "2026-09-16", "1 of 30 runs"},
+		} {
+			tab.Eval(fmt.Sprintf(`{ const e = document.getElementById(%q); e.value = %q; e.dispatchEvent(new Event("input")) }`, ask.id, ask.value), nil)
+			var rows int
+			tab.Eval(`Array.from(document.querySelectorAll("#runs tbody tr")).filter((r) => r.offsetParent !== null).length`, &rows)
+			if said := tab.Text("#found"); said != ask.want || !strings.HasPrefix(said, strconv.Itoa(rows)+" of") {
+				t.Errorf("%s %q: %d rows, it says %q, want %q", ask.id, ask.value, rows, said, ask.want)
+			}
+		}
+		quiet(t, tab)
+	}
+}

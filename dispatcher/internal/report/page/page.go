@@ -1,4 +1,4 @@
-// Package page writes a report as one page for a browser: it loads nothing, holds all
+// Package page writes a report as one page for a browser, and the index of all: a page loads nothing, holds all
 // that it shows, and says everything in Chinese and in English.
 //
 // It is pure, and writes while it reads: rows come twice, once to be surveyed and once
@@ -38,12 +38,16 @@ var (
 	source string
 	//go:embed tail.html
 	tail string
+	//go:embed signs.html
+	signs string
 )
 
 // Page is the parsed page. Create it with New; it is safe for concurrent use.
 type Page struct {
 	templates *template.Template
 	tail      string
+	index     *template.Template
+	indexTail string
 }
 
 // New parses the page.
@@ -54,12 +58,22 @@ func New() (*Page, error) {
 		return nil, err
 	}
 	source := strings.NewReplacer("STYLE_HASH", hash(style), "SCRIPT_HASH", hash("\n"+script+"\n")).Replace(source)
-	templates, err := template.New("page").Funcs(template.FuncMap{"both": both, "icon": icon,
-		"style": func() template.CSS { return template.CSS(style) }}).Parse(source) //nolint:gosec // it is the program's own
+	templates, err := template.New("page").Funcs(functions(style)).Parse(source)
 	if err != nil {
 		return nil, fmt.Errorf("cannot parse the report page: %w", err)
 	}
-	return &Page{templates: templates, tail: strings.NewReplacer("SCRIPT_TEXT", script, "VOCABULARY", vocabulary).Replace(tail)}, nil
+	index, indexTail, err := newIndex(style)
+	if err != nil {
+		return nil, err
+	}
+	return &Page{templates: templates, index: index, indexTail: indexTail, tail: strings.NewReplacer("SCRIPT_TEXT", script, "VOCABULARY", vocabulary).Replace(tail)}, nil
+}
+
+func functions(style string) template.FuncMap {
+	return template.FuncMap{"both": both, "icon": icon,
+		"style": func() template.CSS { return template.CSS(style) },   //nolint:gosec // both are the program's own
+		"signs": func() template.HTML { return template.HTML(signs) }, //nolint:gosec // likewise
+	}
 }
 
 func hash(text string) string {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"muster/dispatcher/internal/report"
+	"muster/dispatcher/internal/report/page"
 	"muster/internal/protocol"
 	"muster/internal/task"
 	"muster/schemas"
@@ -140,4 +141,39 @@ func written(t testing.TB, n int) (string, protocol.ReportHead) {
 		t.Fatal(err)
 	}
 	return name, head
+}
+
+// indexed is an index of 30 runs of two jobs, one a day.
+func indexed(t testing.TB) string {
+	t.Helper()
+	p, err := page.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	verdicts := []protocol.Verdict{protocol.VerdictComplete, protocol.VerdictPartial, protocol.VerdictBelowQuorum}
+	var runs []protocol.Listed
+	for i := range 30 {
+		day := created.AddDate(0, 0, -i)
+		head := protocol.ReportHead{RunID: day.Format("20060102-150405") + "-7tk3f9", Job: []string{"collect_log", "price_check"}[i%2], Revision: 1 + i%3,
+			RequestedBy: "wang", Reason: "周检 weekly <check>", CreatedAt: protocol.At(day), Targets: 240, Verdict: verdicts[i%3]}
+		head.Counts = protocol.Counts{Succeeded: 240 - 13*(i%3), Failed: 3 * (i % 3), TimedOut: 4 * (i % 3), Offline: 6 * (i % 3)}
+		stem := day.Format("20060102-1504_") + head.Job + "_" + head.RunID + fmt.Sprintf("_r%d", head.Revision)
+		var files []protocol.ManifestFile
+		for _, ext := range []string{"json", "csv", "html", "xlsx"} {
+			files = append(files, protocol.ManifestFile{Name: stem + "." + ext})
+		}
+		runs = append(runs, protocol.Listed{Folder: day.Format("2006/01"), Head: head, Manifest: protocol.Manifest{Files: files}})
+	}
+	name := filepath.Join(t.TempDir(), "index.html")
+	file, err := os.Create(name) //nolint:gosec // the test's own
+	if err == nil {
+		err = p.Index(file, created, runs)
+	}
+	if err == nil {
+		err = file.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
 }
