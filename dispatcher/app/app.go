@@ -130,13 +130,21 @@ func loadPlaces(path string) ([]store.Place, error) {
 	return register.Parse("stores.csv (embedded)", data)
 }
 
+// openStore opens the database, or makes it in a new headquarters, and with it the
+// reports folder. Later one that is missing may be a share that is away, which would
+// hide what is written in its place.
 func openStore(ctx context.Context, cfg Config, log *slog.Logger, trouble func(error)) (*store.Store, error) {
-	for _, folder := range []string{cfg.DataFolder, cfg.ReportsFolder} {
+	database := filepath.Join(cfg.DataFolder, "muster.db")
+	folders := []string{cfg.DataFolder}
+	if _, err := os.Stat(database); errors.Is(err, fs.ErrNotExist) {
+		folders = append(folders, cfg.ReportsFolder)
+	}
+	for _, folder := range folders {
 		if err := os.MkdirAll(folder, 0o750); err != nil {
 			return nil, fmt.Errorf("cannot make the folder: %w", err)
 		}
 	}
-	return store.Open(ctx, store.Options{Path: filepath.Join(cfg.DataFolder, "muster.db"), Logger: log, Trouble: trouble})
+	return store.Open(ctx, store.Options{Path: database, Logger: log, Trouble: trouble})
 }
 
 func takeRegister(ctx context.Context, st *store.Store, places []store.Place, now time.Time, log *slog.Logger) error {

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -71,10 +72,10 @@ func HeadsFile(reportsFolder string) string {
 // Start compares the audit with the newest noted head, and logs when that is not
 // in it. Then it notes the head and goes on noting it every 5 minutes when it changed,
 // else every hour. It fails when the file cannot be opened, unless the disk takes
-// no writes: that is logged, and tried again.
+// no writes or the reports folder is away: that is logged, and tried again.
 func (a *Auditor) Start(ctx context.Context) error {
 	a.book = &book{folder: a.cfg.Folder}
-	if err := a.open(); err != nil && !takesNoWrites(err) {
+	if err := a.open(); err != nil && !passes(err) {
 		return fmt.Errorf("cannot open %s: %w", HeadsFile(a.cfg.Folder), err)
 	}
 	a.note(ctx)
@@ -144,11 +145,11 @@ func (a *Auditor) compare(ctx context.Context) {
 	}
 }
 
-// takesNoWrites reports whether the disk is to blame: it is full, over a quota,
-// read-only, or fails.
-func takesNoWrites(err error) bool {
-	for _, code := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO} {
-		if errors.Is(err, code) {
+// passes reports whether the disk is to blame, which may end by itself: it is full, over
+// a quota, read-only, fails, or is a share that is away.
+func passes(err error) bool {
+	for _, fault := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO, fs.ErrNotExist} {
+		if errors.Is(err, fault) {
 			return true
 		}
 	}

@@ -471,30 +471,3 @@ func TestHeadThatCannotBeWrittenIsNotedLater(t *testing.T) {
 		}
 	})
 }
-
-func TestStartNeedsItsFolderAndStopDoesNot(t *testing.T) {
-	t.Parallel()
-	a := auditor.New(auditor.Config{Folder: filepath.Join(t.TempDir(), "none")})
-	if err := a.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot open the reports folder") {
-		t.Error(err)
-	}
-	a.Stop()
-	if h, err := auditor.ReadHeads(filepath.Join(t.TempDir(), "none"), nil); err != nil || len(h.Noted) != 0 {
-		t.Errorf("%+v, %v", h, err)
-	}
-}
-
-func TestHeadsStayInTheReportsFolder(t *testing.T) {
-	t.Parallel()
-	d := setup(t, nil)
-	outside := t.TempDir()
-	if err := os.Symlink(outside, filepath.Join(d.dir, "audit")); err != nil {
-		t.Fatal(err)
-	}
-	if err := auditor.New(d.Config).Start(t.Context()); err == nil {
-		t.Error("it followed a link out of the folder")
-	}
-	if files, err := os.ReadDir(outside); err != nil || len(files) != 0 {
-		t.Errorf("%v, %v", files, err)
-	}
-}

@@ -13,11 +13,9 @@ package barrier
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"iter"
 	"log/slog"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -114,7 +112,7 @@ type Deps struct {
 
 // Config says where reports go and how long late answers are gathered.
 type Config struct {
-	Folder   string         // of the report files; made when it is missing
+	Folder   string         // of the report files; they wait while it is missing
 	Location *time.Location // headquarters' zone; nil is UTC
 	Quiet    time.Duration  // without late answers before a revision; 0 is 2 s
 	Longest  time.Duration  // from the first late answer to a revision; 0 is 15 s
@@ -166,11 +164,13 @@ func New(deps Deps, cfg Config) *Barrier {
 // Start takes up every run that is not closed and every revision that is not
 // published, and says again the newest summaries of the runs that are open or were
 // closed last: headquarters may have died before it said them, and the broker may
-// have lost them. A barrier whose deadline has passed closes at once. It returns once
-// deadlines are kept.
+// have lost them. A barrier whose deadline has passed closes at once. A report folder
+// that cannot be opened is told. It returns once deadlines are kept.
 func (b *Barrier) Start(ctx context.Context) error {
-	if err := os.MkdirAll(b.cfg.Folder, folderMode); err != nil {
-		return fmt.Errorf("cannot make the report folder: %w", err)
+	if folder, err := openFolder(b.cfg.Folder); err == nil {
+		folder.close()
+	} else {
+		b.deps.Log.Error("no report can be published yet", "error", err)
 	}
 	if err := b.rebuild(ctx); err != nil {
 		return err

@@ -19,7 +19,10 @@ import (
 )
 
 // The bubble's clock starts on 2000-01-01 at midnight UTC, 8 in Shanghai.
-const stem = "2000/01/20000101-0800_collect_log_R1_r"
+const (
+	year = "2000"
+	stem = year + "/01/20000101-0800_collect_log_R1_r"
+)
 
 // tenStores makes the roll-call of a real night: S0 to S5 well, S6 failed
 // after its attempts, S7 silent, S8 offline, S9 cancelled.
@@ -294,7 +297,7 @@ func TestRestartClosesAtOnceWhatIsOverdue(t *testing.T) {
 		if len(revs) != 1 || revs[0].Why != "barrier" || !revs[0].AsOf.Equal(time.Now()) {
 			t.Fatalf("got revisions %+v; want one now", revs)
 		}
-		if err := os.RemoveAll(filepath.Join(d.dir, "reports")); err != nil { // somebody tidied up
+		if err := os.RemoveAll(filepath.Join(d.dir, "reports", year)); err != nil { // somebody tidied up
 			t.Fatal(err)
 		}
 		d.restart() // a broker that lost everything hears the summary again
@@ -336,7 +339,7 @@ func TestACrashAnywhereLeadsToTheSameBytes(t *testing.T) {
 				return errors.Join(os.Remove(filepath.Join(folder, stem+"1_manifest.json")), os.Remove(filepath.Join(folder, stem+"1.csv")),
 					os.WriteFile(filepath.Join(folder, "2000/01/."+filepath.Base(stem)+"1.csv.tmp"), []byte("half"), 0o600))
 			},
-			func() error { return os.RemoveAll(folder) },
+			func() error { return os.RemoveAll(filepath.Join(folder, year)) },
 			func() error { return nil },
 		} {
 			d.close()

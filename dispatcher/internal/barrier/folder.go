@@ -34,7 +34,7 @@ type folder struct{ root *os.Root }
 func openFolder(name string) (*folder, error) {
 	root, err := os.OpenRoot(name)
 	if err != nil {
-		return nil, fmt.Errorf("cannot open the report folder: %w", err)
+		return nil, fmt.Errorf("cannot open the report folder: %w; mount what belongs there, or make the folder", err)
 	}
 	return &folder{root: root}, nil
 }

@@ -56,6 +56,9 @@ type desk struct {
 func setup(t *testing.T) *desk {
 	t.Helper()
 	d := &desk{t: t, dir: t.TempDir(), report: &plainReport{}, stuck: &stuckMarks{}}
+	if err := os.Mkdir(filepath.Join(d.dir, "reports"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	d.open()
 	t.Cleanup(d.close)
 	return d
