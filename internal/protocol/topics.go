@@ -62,7 +62,8 @@ func NewTopics(root string) (Topics, error) {
 func (t Topics) Root() string { return t.root }
 
 func (t Topics) join(levels ...string) string {
-	return t.root + "/" + strings.Join(levels, "/")
+	all := append(make([]string, 0, 8), t.root) // so many at most: the topic is all that is allocated
+	return strings.Join(append(all, levels...), "/")
 }
 
 // Offer is the retained offer of one task.

@@ -92,8 +92,8 @@ func (w *Ward) Observer(step string, changed func([]store.Change)) func([]store.
 // Broke says whether an error is headquarters' own fault: a panic, or a write that
 // broke by itself.
 func Broke(err error) bool {
-	var panicked *Panic
-	return errors.As(err, &panicked) || errors.Is(err, store.ErrBroken)
+	_, panicked := errors.AsType[*Panic](err) // without an allocation: most errors are nil
+	return panicked || errors.Is(err, store.ErrBroken)
 }
 
 func (w *Ward) tell(kind, subject string, trouble error) {

@@ -40,6 +40,42 @@ func BenchmarkSettle(b *testing.B) {
 	}
 }
 
+// BenchmarkTask measures what a claim, a grant and an answer of 1 KiB read and write,
+// each alone in its commit.
+func BenchmarkTask(b *testing.B) {
+	const batch = 1000
+	s := setup(b)
+	result := `{"text":"` + strings.Repeat("x", 1000) + `"}`
+	places, tasks := targets(batch)
+	b.ReportAllocs()
+	for n := 0; b.Loop(); n++ {
+		i := n % batch
+		if i == 0 {
+			b.StopTimer()
+			run := newRun(fmt.Sprint("R", n))
+			for i := range tasks {
+				tasks[i].TaskID = taskID(n + i)
+			}
+			if _, err := s.CreateRun(b.Context(), run, places, tasks, store.Request{}, t0); err != nil {
+				b.Fatal(err)
+			}
+			b.StartTimer()
+		}
+		if _, err := s.GetTask(b.Context(), taskID(n)); err != nil {
+			b.Fatal(err)
+		}
+		g, err := s.Grant(b.Context(), store.Grant{TaskID: taskID(n), StoreID: storeID(i), TerminalID: "pos1", Instance: "i"}, t0)
+		if err != nil || g.Refusal != "" {
+			b.Fatal(g, err)
+		}
+		answer := success(n, 1, result)
+		answer.Attempt.StoreID = storeID(i)
+		if got, err := s.Settle(b.Context(), answer, t0); err != nil || !got.Applied {
+			b.Fatal(got, err)
+		}
+	}
+}
+
 // each calls f for 0 to b.N-1 from so many goroutines.
 func each(b *testing.B, callers int, f func(i int) error) {
 	b.Helper()

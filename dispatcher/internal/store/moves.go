@@ -116,7 +116,7 @@ type reported struct {
 	reported bool
 }
 
-const selectReported = `SELECT ` + taskColumns + `, r.revision > 0` + taskTables + ` WHERE k.task_id = ?`
+const selectReported = `SELECT ` + taskColumns + `, r.revision > 0 ""` + taskTables + ` WHERE k.task_id = ?`
 
 func scanReported(row sqlite.Row) (reported, error) {
 	var r reported

@@ -83,8 +83,8 @@ type claimed struct {
 	policy          job.Policy // once the barrier is closed
 }
 
-const selectClaimed = `SELECT ` + taskColumns + `, ` + attemptColumns + `, r.barrier_closed_at,
-	CASE WHEN r.barrier_closed_at = 0 THEN NULL ELSE r.policy END` + taskTables + `
+const selectClaimed = `SELECT ` + taskColumns + `, ` + attemptColumns + `, +r.barrier_closed_at "",
+	CASE WHEN r.barrier_closed_at = 0 THEN NULL ELSE r.policy END ""` + taskTables + `
 	LEFT JOIN attempts a ON a.task_id = k.task_id AND a.attempt = ? WHERE k.task_id = ?`
 
 func scanClaimed(row sqlite.Row) (claimed, error) {

@@ -172,9 +172,11 @@ func (s *Store) NoteClaim(ctx context.Context, taskID string, now time.Time) err
 
 const taskTables = ` FROM tasks k JOIN runs r ON r.run_id = k.run_id`
 
-const taskColumns = `k.task_id, k.run_id, k.store_id, k.terminal_id, r.job, coalesce(k.input, r.input),
-	k.status, k.attempt, k.settled_at <> 0, k.attempts, k.floor, k.skipped, k.holder_id, k.holder_instance, k.last_code, k.reason, k.next_attempt_at,
-	k.claimed_at, r.barrier_at, r.makeup_until, k.created_at, k.settled_at`
+// Values without a name and a declared type: the driver makes a string of each for
+// every query, which was a quarter of what reading a task allocates.
+const taskColumns = `+k.task_id "", +k.run_id "", +k.store_id "", +k.terminal_id "", +r.job "", coalesce(k.input, r.input) "",
+	+k.status "", +k.attempt "", k.settled_at <> 0 "", +k.attempts "", +k.floor "", +k.skipped "", +k.holder_id "", +k.holder_instance "", +k.last_code "",
+	+k.reason "", +k.next_attempt_at "", +k.claimed_at "", +r.barrier_at "", +r.makeup_until "", +k.created_at "", +k.settled_at ""`
 
 const selectTask = `SELECT ` + taskColumns + taskTables + ` WHERE k.task_id = ?`
 
@@ -193,10 +195,10 @@ func scanTask(row sqlite.Row) (Task, error) {
 }
 
 // attemptColumns tolerate that an outer join found no attempt.
-const attemptColumns = `coalesce(a.task_id, ''), coalesce(a.attempt, 0), coalesce(a.store_id, ''), coalesce(a.terminal_id, ''),
-	a.granted_at, a.started_at, a.last_sign_at, a.ready_at, a.lease_until, a.received_at, a.terminal_from, a.terminal_to,
-	coalesce(a.duration_ms, 0) * 1000000, coalesce(a.answer, ''), coalesce(a.executed, 0), a.exit_code,
-	coalesce(a.output_tail, ''), a.failure, coalesce(a.sha256, ''), coalesce(a.bytes, 0), a.columns, coalesce(a.late, 0), coalesce(a.redacted, 0)`
+const attemptColumns = `coalesce(a.task_id, '') "", coalesce(a.attempt, 0) "", coalesce(a.store_id, '') "", coalesce(a.terminal_id, '') "",
+	+a.granted_at "", +a.started_at "", +a.last_sign_at "", +a.ready_at "", +a.lease_until "", +a.received_at "", +a.terminal_from "", +a.terminal_to "",
+	coalesce(a.duration_ms, 0) * 1000000 "", coalesce(a.answer, '') "", coalesce(a.executed, 0) "", +a.exit_code "",
+	coalesce(a.output_tail, '') "", +a.failure "", coalesce(a.sha256, '') "", coalesce(a.bytes, 0) "", +a.columns "", coalesce(a.late, 0) "", coalesce(a.redacted, 0) ""`
 
 // dest is where attemptColumns go.
 func (a *Attempt) dest() []any {

@@ -28,15 +28,22 @@ func List[T any](ctx context.Context, q Querier, scan func(Row) (T, error), quer
 
 // One returns the first row, or ErrNotFound.
 func One[T any](ctx context.Context, q Querier, scan func(Row) (T, error), query string, args ...any) (T, error) {
-	var none T
-	found, err := List(ctx, q, scan, query, args...)
-	if err != nil {
+	var item, none T
+	found := false
+	err := Each(ctx, q, func(rows *sql.Rows) (err error) {
+		if !found {
+			item, err = scan(rows)
+		}
+		found = true
+		return err
+	}, query, args...)
+	switch {
+	case err != nil:
 		return none, err
-	}
-	if len(found) == 0 {
+	case !found:
 		return none, ErrNotFound
 	}
-	return found[0], nil
+	return item, nil
 }
 
 // errStop ends a stream whose consumer has enough.

@@ -154,6 +154,10 @@ func (db *DB) open(ctx context.Context, path string, o Options) error {
 		"_pragma": {
 			"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
 			"wal_autocheckpoint(4000)",
+			// What a statement may have to undo is kept in memory, a page for each
+			// that it changes: otherwise it goes to a file in the system's folder for
+			// temporary files, on a disk that may be full.
+			"temp_store(MEMORY)",
 			// A huge transaction may grow the log once; this gives it back.
 			"journal_size_limit(67108864)",
 		},

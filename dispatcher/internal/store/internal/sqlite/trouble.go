@@ -20,8 +20,8 @@ func noSpace(err error) error {
 	if errors.Is(err, syscall.ENOSPC) && !errors.Is(err, ErrNoSpace) {
 		return fmt.Errorf("%w: %w", ErrNoSpace, err) // of a file beside the database
 	}
-	var sqliteErr *driver.Error
-	if err == nil || errors.Is(err, ErrNoSpace) || !errors.As(err, &sqliteErr) {
+	sqliteErr, is := errors.AsType[*driver.Error](err)
+	if !is || errors.Is(err, ErrNoSpace) {
 		return err
 	}
 	switch sqliteErr.Code() {
@@ -39,8 +39,7 @@ var ErrBroken = errors.New("operation broke")
 
 // broken marks what SQLite says when it will never take the operation.
 func broken(err error) error {
-	var sqliteErr *driver.Error
-	if errors.As(err, &sqliteErr) {
+	if sqliteErr, is := errors.AsType[*driver.Error](err); is {
 		switch sqliteErr.Code() & 0xff {
 		case codes.SQLITE_CONSTRAINT, codes.SQLITE_MISMATCH, codes.SQLITE_TOOBIG:
 			return fmt.Errorf("%w: %w", ErrBroken, err)
@@ -60,8 +59,8 @@ func failing(err error) bool {
 	if errors.Is(err, ErrNoSpace) {
 		return true
 	}
-	var sqliteErr *driver.Error
-	return errors.As(err, &sqliteErr) && sqliteErr.Code()&0xff == codes.SQLITE_IOERR
+	sqliteErr, is := errors.AsType[*driver.Error](err)
+	return is && sqliteErr.Code()&0xff == codes.SQLITE_IOERR
 }
 
 // calmInterval is how often the writer looks whether there is room again. Whoever
