@@ -12,6 +12,7 @@ import (
 	"muster/dispatcher/internal/catalogue"
 	"muster/dispatcher/internal/grant"
 	"muster/dispatcher/internal/intake"
+	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/offer"
 	"muster/dispatcher/internal/plan"
 	"muster/dispatcher/internal/presence"
@@ -74,8 +75,9 @@ func (hq *headquarters) wireTrigger() error {
 	if err != nil {
 		return err
 	}
+	limits := job.Limits{MaxRunning: hq.cfg.Admission.MaxRunning, GrantsPerSecond: hq.cfg.Admission.GrantsPerSecond, GrantBurst: hq.cfg.Admission.GrantBurst}
 	cfg := trigger.Config{
-		Runs: hq.store, Tasks: hq.store, Register: hq.store, Planner: plan.New(rand.Reader), Jobs: hq.jobs, Sender: hq.orders,
+		Runs: hq.store, Tasks: hq.store, Register: hq.store, World: hq.store, Planner: plan.New(rand.Reader).Within(limits), Limits: limits, Jobs: hq.jobs, Sender: hq.orders,
 		Waiting: hq.grant.Waiting, Now: hq.now, Logger: hq.log, Ward: hq.ward,
 		People: known, ApprovalOver: hq.cfg.Approval.OverStores,
 	}
@@ -155,7 +157,7 @@ func (hq *headquarters) wireReports() error {
 	hq.catalogue = catalogue.New(catalogue.Config{Folder: hq.cfg.ReportsFolder, Location: zone, Now: hq.now, Log: hq.log, Ward: hq.ward,
 		KeepDays: hq.cfg.Reports.KeepDays, KeepRuns: hq.cfg.Reports.KeepRuns, Index: reporter.WriteIndex})
 	hq.barrier = barrier.New(barrier.Deps{
-		Runs: hq.store, Snapshots: barrier.Pinned(hq.store), Revisions: hq.store, Publications: hq.store,
+		Runs: hq.store, Snapshots: barrier.Pinned(hq.store), Revisions: hq.store, Publications: hq.store, Retries: hq.store,
 		Reporter: reporter, Sender: hq.sender, Now: hq.now, Log: hq.log, Alarm: hq.alarm, Ward: hq.ward,
 		Published: hq.catalogue.Published,
 	}, barrier.Config{Folder: hq.cfg.ReportsFolder, Location: zone})

@@ -29,6 +29,8 @@ const (
 	WhyCancelled RevisionWhy = "cancelled"
 	// WhyLateResults: answers came after the barrier and were accepted.
 	WhyLateResults RevisionWhy = "late_results"
+	// WhyRetryResults: a retry of the run was answered.
+	WhyRetryResults RevisionWhy = "retry_results"
 )
 
 // Verdict says in a word what a report amounts to.

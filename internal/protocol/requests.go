@@ -9,11 +9,13 @@ import (
 )
 
 // Targets says which stores a run is for: exactly one form. In JSON it is the
-// word "all", a list of store ids, or {"labels":"region=east,format!=kiosk"}.
+// word "all", a list of store ids, {"labels":"region=east,format!=kiosk"}, or
+// {"allBut":["SH_0312"]}, which is all but those.
 type Targets struct {
 	All    bool
 	Stores []string
 	Labels string
+	AllBut []string // not empty
 }
 
 // MarshalJSON writes the form that is set.
@@ -23,12 +25,14 @@ func (t Targets) MarshalJSON() ([]byte, error) {
 		return []byte(`"all"`), nil
 	case t.Labels != "":
 		return Encode(map[string]string{"labels": t.Labels})
+	case len(t.AllBut) > 0:
+		return Encode(map[string][]string{"allBut": t.AllBut})
 	default:
 		return Encode(append([]string{}, t.Stores...))
 	}
 }
 
-// UnmarshalJSON reads one of the three forms; anything else is an *Error with
+// UnmarshalJSON reads one of the four forms; anything else is an *Error with
 // code SCHEMA at /stores.
 func (t *Targets) UnmarshalJSON(data []byte) error {
 	var word string
@@ -36,12 +40,8 @@ func (t *Targets) UnmarshalJSON(data []byte) error {
 		*t = Targets{All: true}
 		return nil
 	}
-	var list []*string // a null in the list is no id
-	if json.Unmarshal(data, &list) == nil && list != nil && !slices.Contains(list, nil) {
-		*t = Targets{Stores: make([]string, 0, len(list))}
-		for _, id := range list {
-			t.Stores = append(t.Stores, *id)
-		}
+	if ids, ok := idList(data); ok {
+		*t = Targets{Stores: ids}
 		return nil
 	}
 	var labels map[string]string
@@ -49,10 +49,30 @@ func (t *Targets) UnmarshalJSON(data []byte) error {
 		*t = Targets{Labels: labels["labels"]}
 		return nil
 	}
+	var but map[string]json.RawMessage
+	if json.Unmarshal(data, &but) == nil && len(but) == 1 {
+		if ids, ok := idList(but["allBut"]); ok && len(ids) > 0 {
+			*t = Targets{AllBut: ids}
+			return nil
+		}
+	}
 	return &Error{Code: CodeSchema, Path: "/stores",
-		Message:   fmt.Sprintf("it must be \"all\", a list of store ids as text, or {\"labels\":\"key=value\"}, not %s", clip(string(data))),
-		MessageZh: "stores 必须是 \"all\"、门店编号（文本）列表，或 {\"labels\":\"key=value\"}",
+		Message:   fmt.Sprintf("it must be \"all\", a list of store ids as text, {\"labels\":\"key=value\"} or {\"allBut\":[ids]}, not %s", clip(string(data))),
+		MessageZh: "stores 必须是 \"all\"、门店编号（文本）列表、{\"labels\":\"key=value\"} 或 {\"allBut\":[门店编号]}",
 		Hint:      `for example "stores":["SH_0312","SH_0313"]`}
+}
+
+// idList reads a list of ids; a null in it is no id.
+func idList(data []byte) (ids []string, ok bool) {
+	var list []*string
+	if json.Unmarshal(data, &list) != nil || list == nil || slices.Contains(list, nil) {
+		return nil, false
+	}
+	ids = make([]string, 0, len(list))
+	for _, id := range list {
+		ids = append(ids, *id)
+	}
+	return ids, true
 }
 
 // RunRequest asks for a run. Absent settings take the job's defaults.
@@ -65,9 +85,51 @@ type RunRequest struct {
 	BarrierSeconds *int            `json:"barrierSeconds,omitempty"`
 	Attempts       *int            `json:"attempts,omitempty"`
 	MaxRunning     *int            `json:"maxRunning,omitempty"`
-	MakeupSeconds  *int            `json:"makeupSeconds,omitempty"`
-	Priority       *int            `json:"priority,omitempty"`
-	Deadline       int64           `json:"deadline,omitempty"` // epoch ms; the request is void after it
+	// GrantsPerSecond and GrantBurst bound how fast the run's tasks begin.
+	GrantsPerSecond *float64 `json:"grantsPerSecond,omitempty"`
+	GrantBurst      *int     `json:"grantBurst,omitempty"`
+	MakeupSeconds   *int     `json:"makeupSeconds,omitempty"`
+	Priority        *int     `json:"priority,omitempty"`
+	Deadline        int64    `json:"deadline,omitempty"` // epoch ms; the request is void after it
+	DryRun          bool     `json:"dryRun,omitempty"`   // tells what the run would meet, and makes nothing
+}
+
+// Forecast is what a run would meet that was not made.
+type Forecast struct {
+	Online          int     `json:"online"`          // stores of the targets that are connected now
+	GrantsPerSecond float64 `json:"grantsPerSecond"` // how fast tasks would begin
+	TypicalMs       int64   `json:"typicalMs"`       // one execution in the job's last run; 0: there was none
+	FinishAt        Time    `json:"finishAt"`        // of all who are online, if nothing else runs
+	NeedsApproval   bool    `json:"needsApproval"`
+	// Silent counts the targets that answered in none of the job's last three
+	// reports; SilentStores names the first 100.
+	Silent       int           `json:"silent"`
+	SilentStores []SilentStore `json:"silentStores"`
+}
+
+// SilentStore is a store that does not answer. LastSeenAt is null if it never was.
+type SilentStore struct {
+	StoreID    string `json:"storeId"`
+	LastSeenAt Time   `json:"lastSeenAt"`
+}
+
+// RetryRequest asks again, in a run of its own, the targets that a run's report counts
+// as failed, timed out or offline. Stores names some of them; absent: all. Settings
+// that are absent are those of that run.
+type RetryRequest struct {
+	RequestID       string   `json:"requestId,omitempty"`
+	RunID           string   `json:"runId"`
+	Stores          []string `json:"stores,omitempty"`
+	Reason          string   `json:"reason,omitempty"`
+	BarrierSeconds  *int     `json:"barrierSeconds,omitempty"`
+	MakeupSeconds   *int     `json:"makeupSeconds,omitempty"`
+	Attempts        *int     `json:"attempts,omitempty"`
+	MaxRunning      *int     `json:"maxRunning,omitempty"`
+	GrantsPerSecond *float64 `json:"grantsPerSecond,omitempty"`
+	GrantBurst      *int     `json:"grantBurst,omitempty"`
+	Priority        *int     `json:"priority,omitempty"`
+	Deadline        int64    `json:"deadline,omitempty"` // epoch ms; the request is void after it
+	DryRun          bool     `json:"dryRun,omitempty"`
 }
 
 // CancelRequest withdraws a run, or the tasks of some of its stores.
@@ -116,6 +178,7 @@ type Reply struct {
 	Status      string          `json:"status"`
 	RequestID   string          `json:"requestId,omitempty"`
 	RunID       string          `json:"runId,omitempty"`
+	ParentRun   string          `json:"parentRun,omitempty"` // retry: whose report gets the answers too
 	Stores      int             `json:"stores,omitempty"`
 	BarrierAt   Time            `json:"barrierAt,omitzero"`
 	Watch       string          `json:"watch,omitempty"`
@@ -131,7 +194,8 @@ type Reply struct {
 	State       *RunStateReport `json:"state,omitempty"`
 	Task        *Record         `json:"task,omitempty"`
 	Jobs        []JobInfo       `json:"jobs,omitempty"`
-	Usage       []string        `json:"usage,omitempty"` // help: an example a verb
+	Usage       []string        `json:"usage,omitempty"`    // help: an example a verb
+	Forecast    *Forecast       `json:"forecast,omitempty"` // run with dryRun
 	Code        Code            `json:"code,omitempty"`
 	Message     string          `json:"message,omitempty"`
 	MessageZh   string          `json:"messageZh,omitempty"`

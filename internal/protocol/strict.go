@@ -77,7 +77,7 @@ func (s *scanner) scan(data []byte, limit int, into reflect.Type) error {
 			Hint:      "send less, or split the request"}
 	}
 	if kind := foreignEncoding(data); kind != "" {
-		return badJSON("", "the payload is "+kind+", not UTF-8", "消息是 "+kind+" 编码，应为 UTF-8", "save the file as UTF-8 and send it again")
+		return badJSON("", "the payload is "+kind+", not UTF-8", "消息是 "+kind+" 编码，应为 UTF-8", asUTF8)
 	}
 	clean := bytes.Trim(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")), " \t\r\n")
 	if len(clean) == 0 {
@@ -96,7 +96,7 @@ func (s *scanner) scan(data []byte, limit int, into reflect.Type) error {
 	// What cannot be read at all is said first, wherever it stands.
 	switch {
 	case !utf8.Valid(clean):
-		return badJSON("", "the payload is not valid UTF-8", "消息不是有效的 UTF-8", "save the file as UTF-8 and send it again")
+		return notUTF8(clean)
 	case errors.Is(err, errSyntax), !json.Valid(clean):
 		return syntaxError(clean)
 	}
@@ -105,21 +105,6 @@ func (s *scanner) scan(data []byte, limit int, into reflect.Type) error {
 
 func badJSON(path, message, messageZh, hint string) *Error {
 	return &Error{Code: CodeBadJSON, Path: path, Message: message, MessageZh: messageZh, Hint: hint}
-}
-
-// foreignEncoding recognises UTF-16 by its byte order mark or by a NUL beside
-// the first character: JSON opens with an ASCII character.
-func foreignEncoding(data []byte) string {
-	if len(data) < 2 {
-		return ""
-	}
-	switch {
-	case data[0] == 0xff && data[1] == 0xfe, data[0] != 0 && data[1] == 0:
-		return "UTF-16 (little endian)"
-	case data[0] == 0xfe && data[1] == 0xff, data[0] == 0 && data[1] != 0:
-		return "UTF-16 (big endian)"
-	}
-	return ""
 }
 
 // syntaxError says where and why a document is no JSON. It is called for those
@@ -141,8 +126,12 @@ func syntaxError(data []byte) *Error {
 		return badJSON("", "something follows the document", "JSON 文档之后还有多余内容", "send one JSON document a message")
 	}
 	line := 1 + bytes.Count(data[:offset], []byte("\n"))
+	hint := "check the document with a JSON tool"
+	if !bytes.ContainsRune(data, '"') && data[0] == '{' && len(data) > len("{}") {
+		hint = "the document has no quotes: Windows PowerShell takes them away from -m; send a file with mosquitto_pub -f, or write \\\" for each quote"
+	}
 	return badJSON("", fmt.Sprintf("line %d, byte %d: %s", line, offset, why),
-		fmt.Sprintf("不是有效的 JSON：第 %d 行，第 %d 字节：%s", line, offset, why), "check the document with a JSON tool")
+		fmt.Sprintf("不是有效的 JSON：第 %d 行，第 %d 字节：%s", line, offset, why), hint)
 }
 
 func unmarshalError(err error, t reflect.Type) error {

@@ -64,7 +64,7 @@ func setup(t testing.TB, observers ...func([]store.Change)) *office {
 		t.Fatal(err)
 	}
 	o.store = s
-	o.deps = barrier.Deps{Runs: s, Snapshots: barrier.Pinned(s), Revisions: s, Publications: s, Reporter: reporter,
+	o.deps = barrier.Deps{Runs: s, Snapshots: barrier.Pinned(s), Revisions: s, Publications: s, Retries: s, Reporter: reporter,
 		Sender: transport.NewSender(o, topics, time.Now), Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		Alarm: func(kind, id string, err error) { t.Errorf("alarm %s for run %s: %v", kind, id, err) }}
 	o.config = barrier.Config{Folder: o.folder, Location: time.FixedZone("Asia/Shanghai", 8*3600)}

@@ -94,6 +94,7 @@ type Deps struct {
 	Snapshots    Snapshots
 	Revisions    Revisions
 	Publications Publications
+	Retries      Retries
 	Reporter     Reporter
 	Sender       *transport.Sender
 	Now          func() time.Time

@@ -36,6 +36,10 @@ type run struct {
 	settled bool
 	closed  bool
 
+	parent  string   // of a retry
+	handed  int      // the newest of a retry's revisions that its parent has been given
+	retries []string // whose newest revisions are to be merged, each as often as it was given
+
 	revision  int // the newest that is complete
 	published int // the newest whose files are out, and marked
 
@@ -83,7 +87,7 @@ func (r *run) shift(by time.Duration) {
 
 func newRun(r *store.Run) *run {
 	return &run{id: r.RunID, barrierAt: r.BarrierAt, makeupUntil: r.MakeupUntil, open: r.Targets,
-		revision: r.Revision, published: r.Revision, closed: !r.ClosedAt.IsZero(), index: -1}
+		parent: r.ParentRun, handed: r.Merged, revision: r.Revision, published: r.Revision, closed: !r.ClosedAt.IsZero(), index: -1}
 }
 
 // action is what a run needs next.
@@ -93,6 +97,8 @@ const (
 	none   action = iota
 	count         // the unsettled tasks, because there may be none left
 	judge         // close the barrier and make revision 1
+	merge         // take in what a retry says
+	hand          // give the newest revision to the run of which this is a retry
 	revise        // make the next revision
 	end           // close the run
 )
@@ -101,7 +107,13 @@ const (
 // of a run's life.
 func (r *run) next(cfg *Config) (action, time.Time) {
 	switch {
-	case r.state.busy || (r.closed && r.state.failures == 0):
+	case r.state.busy:
+		return none, time.Time{}
+	case r.revision > 0 && len(r.retries) > 0:
+		return merge, r.state.notUntil
+	case r.parent != "" && r.handed < r.revision:
+		return hand, r.state.notUntil
+	case r.closed && r.state.failures == 0:
 		return none, time.Time{}
 	case r.closed:
 		return end, r.state.notUntil

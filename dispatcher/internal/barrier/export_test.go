@@ -34,3 +34,8 @@ func Shelf(load iter.Seq2[store.OutcomeRow, error], limit int) (rows iter.Seq2[j
 func Row(c store.Candidate, run *store.Run, now time.Time, zone *time.Location) (store.OutcomeRow, error) {
 	return target{c}.row(run, now, zone, "")
 }
+
+// ForwardRows is forwardRows.
+func ForwardRows(parent, retry iter.Seq2[store.OutcomeRow, error]) ([]store.OutcomeRow, error) {
+	return forwardRows(parent, retry)
+}

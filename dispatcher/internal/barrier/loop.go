@@ -42,6 +42,15 @@ func (b *Barrier) rebuild(ctx context.Context) error {
 		return err
 	}
 	b.know(closed)
+	unmerged, err := b.deps.Retries.ListUnmerged(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range unmerged {
+		if id := unmerged[i].RunID; b.runs[id] == nil {
+			b.runs[id] = newRun(&unmerged[i])
+		}
+	}
 	waiting, err := b.deps.Publications.UnpublishedRevisions(ctx)
 	if err != nil {
 		return fmt.Errorf("cannot list the unpublished revisions: %w", err)

@@ -79,7 +79,7 @@ func (d *desk) open() {
 	d.hook.Revisions = s
 	d.poison.Snapshots = barrier.Pinned(s)
 	d.barrier = barrier.New(barrier.Deps{
-		Runs: s, Snapshots: &d.poison, Revisions: &d.hook, Publications: d.stuck, Reporter: d.report,
+		Runs: s, Snapshots: &d.poison, Revisions: &d.hook, Publications: d.stuck, Retries: s, Reporter: d.report,
 		Sender: transport.NewSender(d, topics, d.now), Now: d.now, Log: slog.New(slog.DiscardHandler), Alarm: d.alarm,
 		Ward: &quarantine.Ward{Logger: slog.New(slog.DiscardHandler), Now: time.Now, Alarm: d.alarm},
 	}, barrier.Config{Folder: filepath.Join(d.dir, "reports"), Location: time.FixedZone("Asia/Shanghai", 8*3600)})

@@ -34,6 +34,15 @@ func (b *Barrier) stateWork(ctx context.Context, r *run, what action) func() (fu
 			revision, err := b.end(ctx, id)
 			return func() { r.has(revision); r.closed = true }, err
 		}
+	case merge:
+		retry := r.retries[0]
+		return func() (func(), error) {
+			revision, err := b.merge(ctx, id, retry)
+			return func() { r.has(revision); r.retries = r.retries[1:] }, err
+		}
+	case hand:
+		parent, revision := r.parent, r.revision
+		return func() (func(), error) { return b.handOver(ctx, r, id, parent, revision) }
 	case none:
 	}
 	return func() (func(), error) { return func() {}, nil }

@@ -21,11 +21,18 @@ const MaxTargets = 100_000
 
 // Planner expands requests. It keeps nothing but its source of randomness and
 // is safe for concurrent use when that is.
-type Planner struct{ entropy io.Reader }
+type Planner struct {
+	entropy io.Reader
+	limits  job.Limits
+}
 
 // New returns a planner whose ids are made unique by entropy, crypto/rand's
 // Reader outside tests.
 func New(entropy io.Reader) *Planner { return &Planner{entropy: entropy} }
+
+// Within returns a planner that refuses what a request asks for beyond headquarters'
+// own limits, which it would never get.
+func (p *Planner) Within(limits job.Limits) *Planner { return &Planner{p.entropy, limits} }
 
 // Expand returns the run that user asked for, its frozen targets ordered by
 // store id, and a task for each, ready to be stored in one transaction. places is
@@ -41,7 +48,7 @@ func (p *Planner) Expand(user string, request protocol.RunRequest, spec job.Spec
 	if err != nil {
 		return store.Run{}, nil, nil, err
 	}
-	policy, err := override(spec.Policy, request)
+	policy, err := p.override(spec.Policy, request)
 	if err != nil {
 		return store.Run{}, nil, nil, err
 	}
@@ -77,7 +84,14 @@ func (p *Planner) Expand(user string, request protocol.RunRequest, spec job.Spec
 }
 
 // override puts the request's settings over the job's.
-func override(p job.Policy, r protocol.RunRequest) (job.Policy, error) {
+func (pl *Planner) override(p job.Policy, r protocol.RunRequest) (job.Policy, error) {
+	if err := pl.overrideRate(&p, r); err != nil {
+		return p, err
+	}
+	mostRunning := job.MaxRunning
+	if pl.limits.MaxRunning > 0 {
+		mostRunning = pl.limits.MaxRunning
+	}
 	seconds := func(d time.Duration) int { return int(d / time.Second) }
 	barrier, makeup := seconds(p.Barrier), seconds(p.Makeup)
 	for _, s := range []struct {
@@ -89,17 +103,14 @@ func override(p job.Policy, r protocol.RunRequest) (job.Policy, error) {
 		{"attempts", r.Attempts, 1, job.MaxAttempts, &p.Attempts},
 		{"barrierSeconds", r.BarrierSeconds, 1, seconds(job.MaxBarrier), &barrier},
 		{"makeupSeconds", r.MakeupSeconds, 0, seconds(job.MaxMakeup), &makeup},
-		{"maxRunning", r.MaxRunning, 0, job.MaxRunning, &p.MaxRunning},
+		{"maxRunning", r.MaxRunning, 0, mostRunning, &p.MaxRunning},
 		{"priority", r.Priority, -job.MaxPriority, job.MaxPriority, &p.Priority},
 	} {
 		if s.value == nil {
 			continue
 		}
 		if *s.value < s.least || *s.value > s.most {
-			return p, &protocol.Error{Code: protocol.CodeSchema, Path: "/" + s.name,
-				Message:   fmt.Sprintf("%s is %d; it must be %d to %d", s.name, *s.value, s.least, s.most),
-				MessageZh: fmt.Sprintf("%s 为 %d，必须在 %d 到 %d 之间", s.name, *s.value, s.least, s.most),
-				Hint:      "leave it out to take the job's default"}
+			return p, outOfRange(s.name, *s.value, s.least, s.most)
 		}
 		*s.into = *s.value
 	}
@@ -110,4 +121,33 @@ func override(p job.Policy, r protocol.RunRequest) (job.Policy, error) {
 		p.Makeup = time.Duration(makeup) * time.Second
 	}
 	return p, nil
+}
+
+// overrideRate puts the request's rate over the job's. A burst alone changes the
+// job's rate, if it has one.
+func (pl *Planner) overrideRate(p *job.Policy, r protocol.RunRequest) error {
+	most, mostBurst := float64(job.MaxGrantRate), job.MaxRunning
+	if pl.limits.GrantsPerSecond > 0 {
+		most, mostBurst = pl.limits.GrantsPerSecond, pl.limits.GrantBurst
+	}
+	if rate := r.GrantsPerSecond; rate != nil {
+		if !(*rate > 0 && *rate <= most) { // NaN is in no range
+			return outOfRange("grantsPerSecond", *rate, "above 0", most)
+		}
+		p.GrantRate, p.GrantBurst = *rate, max(p.GrantBurst, 1)
+	}
+	if burst := r.GrantBurst; burst != nil {
+		if *burst < 1 || *burst > mostBurst {
+			return outOfRange("grantBurst", *burst, 1, mostBurst)
+		}
+		p.GrantBurst = *burst
+	}
+	return nil
+}
+
+func outOfRange(name string, value, least, most any) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeSchema, Path: "/" + name,
+		Message:   fmt.Sprintf("%s is %v; it must be %v to %v", name, value, least, most),
+		MessageZh: fmt.Sprintf("%s 为 %v，必须在 %v 到 %v 之间", name, value, least, most),
+		Hint:      "leave it out to take the job's default; an operator sets what headquarters admits in all"}
 }

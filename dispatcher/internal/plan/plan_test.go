@@ -59,6 +59,7 @@ func TestTargetsAreFoundInEveryForm(t *testing.T) {
 		"list":            {protocol.Targets{Stores: []string{"SH_2", "007"}}, "007 SH_2"},
 		"list with twins": {protocol.Targets{Stores: []string{"SH_2", "SH_1", "SH_2", "SH_1"}}, "SH_1 SH_2"},
 		"label":           {protocol.Targets{Labels: "region=east"}, "SH_1 SH_2"},
+		"all but":         {protocol.Targets{AllBut: []string{"SH_2", "007", "SH_2"}}, "1E5 SH_1"},
 		"and":             {protocol.Targets{Labels: " region = east , format=mall"}, "SH_1"},
 		"not":             {protocol.Targets{Labels: "region=east,format!=kiosk"}, "SH_1"},
 		"not, absent":     {protocol.Targets{Labels: "format!=kiosk"}, "007 1E5 SH_1"},

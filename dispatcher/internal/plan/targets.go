@@ -27,6 +27,8 @@ func Resolve(targets protocol.Targets, places []store.Place) ([]store.Place, err
 		chosen = slices.Clone(places)
 	case targets.Labels != "":
 		chosen, err = byLabels(targets.Labels, places)
+	case len(targets.AllBut) > 0:
+		chosen, err = allBut(targets.AllBut, places)
 	default:
 		chosen, err = byID(targets.Stores, places)
 	}
@@ -56,6 +58,9 @@ func noTargets(targets protocol.Targets) *protocol.Error {
 		e.Message = fmt.Sprintf("no store has the labels %q", clip(targets.Labels))
 		e.MessageZh = fmt.Sprintf("没有门店符合标签条件 %q", clip(targets.Labels))
 		e.Hint = "check the labels in the register"
+	case len(targets.AllBut) > 0:
+		e.Message, e.MessageZh = "no store is left: the list after allBut names every one", "没有剩余门店：allBut 列出了全部门店"
+		e.Hint = "name fewer stores"
 	default:
 		e.Message, e.MessageZh = "the list of stores is empty", "门店列表为空"
 		e.Hint = `name stores, or write "stores":"all"`
@@ -86,6 +91,26 @@ func byID(ids []string, places []store.Place) ([]store.Place, error) {
 	}
 	if len(unknown) > 0 {
 		return nil, unknownStores(unknown, places)
+	}
+	return chosen, nil
+}
+
+// allBut leaves out the named stores, each of which must be known: a slip of the
+// pen would order at the very store that was to be left alone.
+func allBut(ids []string, places []store.Place) ([]store.Place, error) {
+	named, err := byID(ids, places)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]bool, len(named))
+	for _, place := range named {
+		out[place.StoreID] = true
+	}
+	chosen := make([]store.Place, 0, len(places)-len(named))
+	for _, place := range places {
+		if !out[place.StoreID] {
+			chosen = append(chosen, place)
+		}
 	}
 	return chosen, nil
 }

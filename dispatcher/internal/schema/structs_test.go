@@ -41,7 +41,7 @@ func TestEveryMessageThatGoEncodesFitsItsSchema(t *testing.T) {
 func encoded() map[string][]any {
 	meta, at := protocol.Meta{ID: taskID, At: now(), Seq: 1}, now()
 	sum := strings.Repeat("0a", 32)
-	yes, no, n, load, skew := true, false, 3, 0.5, int64(7)
+	yes, no, n, rate, load, skew := true, false, 3, 2.5, 0.5, int64(7)
 	failure := &protocol.Failure{Code: protocol.CodeExecution, Message: "m", Detail: "d", Path: "/a"}
 	record := protocol.Record{TaskID: taskID, ParentID: runID, StoreID: "007", Type: "collect_log", Input: json.RawMessage(`{}`),
 		Status: task.Pending, Deadline: at.UnixMilli()}
@@ -81,9 +81,11 @@ func encoded() map[string][]any {
 			protocol.Order{Meta: meta, Order: protocol.OrderSync, Open: []protocol.SyncTask{{TaskID: taskID, Status: task.Running, Attempt: 1, Mine: true}}, ServerTimeMs: 1, HelloID: taskID},
 			protocol.Order{Meta: meta, Order: protocol.OrderSync, ServerTimeMs: 1},
 		},
-		"trust":          {trust.Sealed{Document: `{"version":1}`, Signature: bytes.Repeat([]byte{255}, 72)}, trust.Sealed{Document: "{}", Signature: make([]byte, 68)}},
-		"presence":       {protocol.Presence{Meta: meta, Online: true, Since: at, SessionID: "s"}},
-		"run_request":    {protocol.RunRequest{Job: "j", Stores: protocol.Targets{All: true}}, protocol.RunRequest{RequestID: "r", Job: "j", Stores: protocol.Targets{Stores: []string{"007"}}, Input: json.RawMessage(`{}`), Reason: "r", BarrierSeconds: &n, Attempts: &n, MaxRunning: &n, MakeupSeconds: &n, Priority: &n, Deadline: 1}, protocol.RunRequest{Job: "j", Stores: protocol.Targets{Labels: "a=b"}}},
+		"trust":       {trust.Sealed{Document: `{"version":1}`, Signature: bytes.Repeat([]byte{255}, 72)}, trust.Sealed{Document: "{}", Signature: make([]byte, 68)}},
+		"presence":    {protocol.Presence{Meta: meta, Online: true, Since: at, SessionID: "s"}},
+		"run_request": {protocol.RunRequest{Job: "j", Stores: protocol.Targets{All: true}}, protocol.RunRequest{RequestID: "r", Job: "j", Stores: protocol.Targets{Stores: []string{"007"}}, Input: json.RawMessage(`{}`), Reason: "r", BarrierSeconds: &n, Attempts: &n, MaxRunning: &n, GrantsPerSecond: &rate, GrantBurst: &n, MakeupSeconds: &n, Priority: &n, Deadline: 1, DryRun: true}, protocol.RunRequest{Job: "j", Stores: protocol.Targets{Labels: "a=b"}}},
+		"retry_request": {protocol.RetryRequest{RunID: runID}, protocol.RetryRequest{RequestID: "r", RunID: runID, Stores: []string{"a"}, Reason: "r", BarrierSeconds: &n, MakeupSeconds: &n,
+			Attempts: &n, MaxRunning: &n, GrantsPerSecond: &rate, GrantBurst: &n, Priority: &n, Deadline: 1, DryRun: true}},
 		"cancel_request": {protocol.CancelRequest{RunID: runID}, protocol.CancelRequest{RunID: runID, RequestID: "r", Stores: []string{"a"}, Reason: "r", Deadline: 1_789_000_000_000}},
 		"status_request": {protocol.StatusRequest{RunID: runID}, protocol.StatusRequest{RunID: runID, StoreID: "a"},
 			protocol.StatusRequest{ApprovalID: "ap"}, protocol.StatusRequest{Approvals: true}},
@@ -93,6 +95,10 @@ func encoded() map[string][]any {
 			protocol.Reply{OK: true, Status: "accepted", RequestID: "r", RunID: runID, Stores: 1, BarrierAt: at, Watch: "w", Summary: "s", Duplicate: &no},
 			protocol.Reply{OK: true, Status: "accepted", RunID: runID, Cancelled: &n, Finished: &n, Message: "m", MessageZh: "m"},
 			protocol.Reply{OK: true, Status: "accepted", RunID: runID, State: &state, Task: &done},
+			protocol.Reply{OK: true, Status: "accepted", RunID: runID, ParentRun: runID, Stores: 1, Duplicate: &no},
+			protocol.Reply{OK: true, Status: "accepted", Stores: 1, BarrierAt: at, Message: "m", MessageZh: "m", Forecast: &protocol.Forecast{Online: 1, GrantsPerSecond: 2.5, TypicalMs: 1,
+				FinishAt: at, NeedsApproval: true, Silent: 2, SilentStores: []protocol.SilentStore{{StoreID: "a", LastSeenAt: at}, {StoreID: "b"}}}},
+			protocol.Reply{OK: true, Status: "accepted", Stores: 1, Forecast: &protocol.Forecast{FinishAt: at, SilentStores: []protocol.SilentStore{}}},
 			protocol.Reply{OK: true, Status: "accepted", Jobs: jobs, Usage: []string{"u"}},
 			protocol.Reply{Status: "rejected", Code: protocol.CodeNeedsApproval, Message: "m", MessageZh: "m", Hint: "h", Stores: 1, ApprovalID: "ap", ContentHash: sum, ExpiresAt: at},
 			protocol.Reply{OK: true, Status: "accepted", ApprovalID: "ap", Approval: &approval, Approvals: []protocol.Approval{approval,

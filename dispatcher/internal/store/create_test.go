@@ -22,7 +22,7 @@ func TestCreateRunStoresWhatItWasGiven(t *testing.T) {
 	if err != nil || created.Duplicate || created.Conflict {
 		t.Fatal(created, err)
 	}
-	run.Targets = 250
+	run.Targets, run.OrderedAt = 250, run.CreatedAt
 	got, err := b.GetRun(t.Context(), "R")
 	if err != nil || fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", run) || fmt.Sprintf("%+v", created.Run) != fmt.Sprintf("%+v", run) {
 		t.Errorf("run is\n%+v, want\n%+v (%v)", got, run, err)

@@ -49,10 +49,18 @@ func (o *newOrder) prepare(now time.Time) error {
 	if o.run.CreatedAt.IsZero() {
 		o.run.CreatedAt = now
 	}
+	if o.run.OrderedAt.IsZero() {
+		o.run.OrderedAt = o.run.CreatedAt
+	}
 	return coverage(o.places, o.tasks)
 }
 
 func (o *newOrder) insert(ctx context.Context, tx *sqlite.Tx, now time.Time, changes *[]Change) (Created, error) {
+	if o.run.ParentRun != "" {
+		if err := o.takeOver(ctx, tx, now, changes); err != nil {
+			return Created{}, err
+		}
+	}
 	if err := insertRun(tx, o.run, o.places, o.tasks, o.req, now); err != nil {
 		return Created{}, err
 	}
@@ -70,6 +78,9 @@ func (o *newOrder) describe() string {
 	text := fmt.Sprintf("job %s v%d, %d targets, %d tasks", o.run.Job, o.run.JobVersion, len(o.places), len(o.tasks))
 	if o.req.RequestID != "" {
 		text += fmt.Sprintf(", request %s with sha256 %s", o.req.RequestID, o.req.ContentHash)
+	}
+	if o.run.ParentRun != "" {
+		text += ", retry of run " + o.run.ParentRun
 	}
 	if o.under != "" {
 		text += fmt.Sprintf(", approved by %s under %s", o.run.ApprovedBy, o.under)
@@ -110,9 +121,10 @@ func requested(ctx context.Context, tx *sqlite.Tx, req Request) (Created, error)
 
 func insertRun(tx *sqlite.Tx, run Run, places []Place, tasks []NewTask, req Request, now time.Time) error {
 	_, err := tx.Exec(`INSERT INTO runs (run_id, job, job_version, requested_by, reason, input, policy, columns,
-			targets, created_at, barrier_at, makeup_until, approved_by) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			targets, created_at, barrier_at, makeup_until, approved_by, parent_run, ordered_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		run.RunID, run.Job, run.JobVersion, run.RequestedBy, run.Reason, cmp.Or(string(run.Input), "null"), sqlite.Document{Content: run.Policy},
-		sqlite.Document{Content: run.Columns}, run.Targets, sqlite.Millis(run.CreatedAt), sqlite.Millis(run.BarrierAt), sqlite.Millis(run.MakeupUntil), run.ApprovedBy)
+		sqlite.Document{Content: run.Columns}, run.Targets, sqlite.Millis(run.CreatedAt), sqlite.Millis(run.BarrierAt), sqlite.Millis(run.MakeupUntil), run.ApprovedBy,
+		run.ParentRun, sqlite.Millis(run.OrderedAt))
 	if err != nil {
 		return err
 	}
@@ -200,7 +212,8 @@ func (s *Store) ListRecentlyClosedRuns(ctx context.Context) ([]Run, error) {
 }
 
 const runColumns = `run_id, job, job_version, requested_by, reason, input, policy, columns, targets,
-	created_at, barrier_at, makeup_until, barrier_closed_at, closed_at, revision, approved_by`
+	created_at, barrier_at, makeup_until, barrier_closed_at, closed_at, revision, approved_by, parent_run, merged,
+	CASE ordered_at WHEN 0 THEN created_at ELSE ordered_at END`
 
 const selectRun = `SELECT ` + runColumns + ` FROM runs WHERE run_id = ?`
 
@@ -208,7 +221,8 @@ func scanRun(row sqlite.Row) (Run, error) {
 	var r Run
 	err := row.Scan(&r.RunID, &r.Job, &r.JobVersion, &r.RequestedBy, &r.Reason, sqlite.Raw{Into: &r.Input}, sqlite.Document{Content: &r.Policy},
 		sqlite.Document{Content: &r.Columns}, &r.Targets, sqlite.Moment{Into: &r.CreatedAt}, sqlite.Moment{Into: &r.BarrierAt}, sqlite.Moment{Into: &r.MakeupUntil},
-		sqlite.Moment{Into: &r.BarrierClosedAt}, sqlite.Moment{Into: &r.ClosedAt}, &r.Revision, &r.ApprovedBy)
+		sqlite.Moment{Into: &r.BarrierClosedAt}, sqlite.Moment{Into: &r.ClosedAt}, &r.Revision, &r.ApprovedBy,
+		&r.ParentRun, &r.Merged, sqlite.Moment{Into: &r.OrderedAt})
 	return r, err
 }
 

@@ -15,11 +15,12 @@ import (
 // its store has one of a newer run of the same job: the policy of r keeps the
 // newest only, its first revision is made, and nobody works on the task or has
 // worked on it without being heard, as an attempt whose lease ended may have. A
-// newer task that was cancelled takes no place.
+// newer task that was cancelled takes no place, and neither does a retry of what was
+// ordered before.
 const superseded = ` k.settled_at = 0 AND (k.status = 'PENDING' OR k.status = 'FAILED' AND k.last_code <> '` + string(protocol.CodeLeaseExpired) + `')
 	AND r.closed_at = 0 AND r.revision > 0 AND json_extract(r.policy, '$.backlog') = 'newest'
 	AND EXISTS (SELECT 1 FROM runs m CROSS JOIN tasks n ON n.run_id = m.run_id AND n.store_id = k.store_id
-		WHERE m.job = r.job AND m.created_at >= r.created_at AND (m.created_at, m.run_id) > (r.created_at, r.run_id)
+		WHERE m.job = r.job AND m.parent_run = '' AND m.created_at >= r.created_at AND (m.created_at, m.run_id) > (r.created_at, r.run_id)
 			AND n.terminal_id = k.terminal_id AND n.status <> 'CANCELLED')`
 
 // Supersede cancels tasks of the job that a newer run of it took the place of, at

@@ -68,6 +68,10 @@ type Run struct {
 	BarrierClosedAt time.Time
 	ClosedAt        time.Time
 	Revision        int // the newest complete revision, 0 before the barrier
+
+	ParentRun string    // the run whose missing targets this one asks again; "": none
+	Merged    int       // the newest revision that was merged into the parent's report
+	OrderedAt time.Time // what leans on the day of the order leans on this; a retry has its parent's
 }
 
 // Phase derives where the run stands, in this order: closed once ClosedAt is

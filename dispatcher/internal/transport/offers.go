@@ -47,7 +47,7 @@ func offerOf(t store.Task, run store.Run, input json.RawMessage) protocol.Offer 
 			TaskID: t.TaskID, ParentID: t.RunID, StoreID: t.StoreID, Type: t.Type, Input: input,
 		},
 		TypeVersion:  run.JobVersion,
-		ScheduledFor: protocol.At(run.CreatedAt),
+		ScheduledFor: protocol.At(run.OrderedAt),
 	}
 }
 

@@ -47,7 +47,8 @@ func (p planned) contentHash() (string, error) {
 		Input   json.RawMessage `json:"input"`
 		Stores  []string        `json:"stores"` // the planner orders them by id
 		Policy  job.Policy      `json:"policy"`
-	}{p.spec.Name, p.spec.Version, p.spec.Digest, input, stores, p.run.Policy})
+		Parent  string          `json:"parent,omitempty"`
+	}{p.spec.Name, p.spec.Version, p.spec.Digest, input, stores, p.run.Policy, p.run.ParentRun})
 }
 
 // isOverdue reports whether an approval has waited long enough. One that was asked
@@ -116,7 +117,7 @@ func (t *Trigger) closed(ctx context.Context, key requestKey) error {
 
 // ask keeps the request until a second person decides. waiting is how many of
 // the user's wait already.
-func (t *Trigger) ask(ctx context.Context, key requestKey, request protocol.RunRequest, p planned, waiting int) (store.Approval, error) {
+func (t *Trigger) ask(ctx context.Context, key requestKey, w wish, p planned, waiting int) (store.Approval, error) {
 	if waiting >= maxWaiting {
 		return store.Approval{}, refuse.TooManyWait(waiting)
 	}
@@ -124,7 +125,7 @@ func (t *Trigger) ask(ctx context.Context, key requestKey, request protocol.RunR
 	if err != nil {
 		return store.Approval{}, err
 	}
-	text, err := protocol.Encode(request)
+	text, err := protocol.Encode(w.request)
 	if err != nil {
 		return store.Approval{}, err
 	}
@@ -135,7 +136,7 @@ func (t *Trigger) ask(ctx context.Context, key requestKey, request protocol.RunR
 		err = refuse.OtherWaits(asked)
 	}
 	if err == nil {
-		t.Logger.Info("approval asked for", "approval_id", asked.ApprovalID, "user", key.user, "job", request.Job, "stores", asked.Stores)
+		t.Logger.Info("approval asked for", "approval_id", asked.ApprovalID, "user", key.user, "job", p.spec.Name, "stores", asked.Stores)
 	}
 	return asked, err
 }
@@ -145,7 +146,7 @@ func newApprovalID(now time.Time) string {
 }
 
 // waits is what a reply tells of an approval beside its refusal.
-func (t *Trigger) waits(a store.Approval, request protocol.RunRequest) protocol.Reply {
-	return protocol.Reply{RequestID: request.RequestID, ApprovalID: a.ApprovalID, ContentHash: a.ContentHash,
+func waits(a store.Approval) protocol.Reply {
+	return protocol.Reply{ApprovalID: a.ApprovalID, ContentHash: a.ContentHash,
 		ExpiresAt: protocol.At(a.ExpiresAt), Stores: a.Stores}
 }

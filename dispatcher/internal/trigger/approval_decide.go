@@ -94,11 +94,11 @@ func (t *Trigger) decide(ctx context.Context, person people.Person, request prot
 // approveRun expands the request anew and creates the run, unless that would no
 // longer be what was asked for.
 func (t *Trigger) approveRun(ctx context.Context, person people.Person, approval store.Approval) (protocol.Reply, error) {
-	var request protocol.RunRequest
-	if err := protocol.Decode([]byte(approval.Request), protocol.MaxPayloadBytes, &request); err != nil {
-		return protocol.Reply{}, fmt.Errorf("cannot read what approval %s is for: %w", approval.ApprovalID, errors.New(err.Error()))
+	w, err := t.wishOf(approval)
+	if err != nil {
+		return protocol.Reply{}, err
 	}
-	plan, err := t.expandAgain(ctx, approval, request)
+	plan, err := t.expandAgain(ctx, approval, w)
 	var refusal *protocol.Error
 	if errors.As(err, &refusal) {
 		return t.makeVoid(ctx, person, approval, refusal.Message)
@@ -115,10 +115,13 @@ func (t *Trigger) approveRun(ctx context.Context, person people.Person, approval
 	}
 	created, err := t.Runs.CreateApprovedRun(ctx, approval.ApprovalID, person.Name, plan.run, plan.targets, plan.tasks,
 		store.Request{User: approval.Requester, RequestID: approval.RequestID, ContentHash: approval.RequestHash}, plan.at)
+	if errors.Is(err, store.ErrNotMissing) {
+		return protocol.Reply{}, refuse.Meanwhile(plan.run.ParentRun)
+	}
 	if err != nil {
 		return protocol.Reply{}, err
 	}
-	reply, err := t.made(created, request)
+	reply, err := t.made(created, w.id)
 	if err == nil {
 		told := reply
 		told.ApprovalID = approval.ApprovalID
@@ -127,19 +130,42 @@ func (t *Trigger) approveRun(ctx context.Context, person people.Person, approval
 	return reply, err
 }
 
+// wishOf reads what was asked for.
+func (t *Trigger) wishOf(approval store.Approval) (wish, error) {
+	request, retry, err := asked(approval)
+	switch {
+	case err != nil:
+		return wish{}, fmt.Errorf("cannot read what approval %s is for: %w", approval.ApprovalID, errors.New(err.Error()))
+	case retry != nil:
+		return t.retryWish(*retry), nil
+	}
+	return t.runWish(*request), nil
+}
+
+// asked is the request of an approval: of a run, or of a retry.
+func asked(approval store.Approval) (*protocol.RunRequest, *protocol.RetryRequest, error) {
+	var retry protocol.RetryRequest
+	if err := protocol.Decode([]byte(approval.Request), protocol.MaxPayloadBytes, &retry); err == nil && retry.RunID != "" {
+		return nil, &retry, nil
+	}
+	var request protocol.RunRequest
+	err := protocol.Decode([]byte(approval.Request), protocol.MaxPayloadBytes, &request)
+	return &request, nil, err
+}
+
 // expandAgain also asks whether the requester may still order that.
-func (t *Trigger) expandAgain(ctx context.Context, approval store.Approval, request protocol.RunRequest) (planned, error) {
+func (t *Trigger) expandAgain(ctx context.Context, approval store.Approval, w wish) (planned, error) {
 	requester, err := t.People.Who(approval.Requester)
 	if err == nil {
 		err = requester.May(protocol.VerbRun)
 	}
+	if err == nil && !t.People.Signed() { // else it said how old the request could be, which came in time
+		err = overdue(w.deadline, t.Now())
+	}
 	if err != nil {
 		return planned{}, err
 	}
-	if t.People.Signed() {
-		request.Deadline = 0 // it said how old the request could be, which came in time
-	}
-	return t.expand(ctx, requester, request)
+	return w.expand(ctx, requester)
 }
 
 func (t *Trigger) reject(ctx context.Context, person people.Person, approval store.Approval, why string, now time.Time) (protocol.Reply, error) {

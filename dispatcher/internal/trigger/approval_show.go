@@ -26,7 +26,7 @@ func (t *Trigger) listApprovals(ctx context.Context, person people.Person) (prot
 			break
 		}
 		if all || a.Requester == person.Name {
-			shown := t.shown(a)
+			shown := t.shown(ctx, a)
 			shown.Request = nil
 			reply.Approvals = append(reply.Approvals, shown)
 		}
@@ -42,11 +42,11 @@ func (t *Trigger) showApproval(ctx context.Context, approvalID string) (protocol
 	if err != nil {
 		return protocol.Reply{}, err
 	}
-	shown := t.shown(approval)
+	shown := t.shown(ctx, approval)
 	return protocol.Reply{OK: true, Status: "accepted", ApprovalID: approvalID, RunID: approval.RunID, Approval: &shown}, nil
 }
 
-func (t *Trigger) shown(a store.Approval) protocol.Approval {
+func (t *Trigger) shown(ctx context.Context, a store.Approval) protocol.Approval {
 	shown := protocol.Approval{ApprovalID: a.ApprovalID, Kind: a.Kind, State: a.State, Requester: a.Requester, ContentHash: a.ContentHash,
 		CreatedAt: protocol.At(a.CreatedAt), ExpiresAt: protocol.At(a.ExpiresAt), DecidedAt: protocol.At(a.DecidedAt),
 		DecidedBy: a.DecidedBy, RunID: a.RunID, Why: a.Why}
@@ -60,8 +60,15 @@ func (t *Trigger) shown(a store.Approval) protocol.Approval {
 		}
 		return shown
 	}
-	var request protocol.RunRequest
-	if protocol.Decode(shown.Request, protocol.MaxPayloadBytes, &request) == nil { // else it shows as it is
+	switch request, retry, err := asked(a); {
+	case err != nil: // it shows as it is
+	case retry != nil:
+		parent, err := t.Runs.GetRun(ctx, retry.RunID)
+		if err == nil {
+			shown.Job = parent.Job
+		}
+		shown.Reason = retry.Reason
+	default:
 		shown.Job, shown.Reason = request.Job, request.Reason
 	}
 	return shown

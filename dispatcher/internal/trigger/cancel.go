@@ -67,20 +67,26 @@ func (t *Trigger) checkTargets(ctx context.Context, person people.Person, runID 
 	if err := t.checkOwner(ctx, person, run); err != nil {
 		return err
 	}
+	strangers, err := t.strangers(ctx, runID, stores)
+	if err == nil && len(strangers) > 0 {
+		err = refuse.NoTarget(runID, "/stores", strangers)
+	}
+	return err
+}
+
+// strangers are the stores that are no targets of the run.
+func (t *Trigger) strangers(ctx context.Context, runID string, stores []string) ([]string, error) {
 	var strangers []string
 	for _, storeID := range stores {
 		tasks, err := t.Tasks.GetTaskOf(ctx, runID, storeID)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return err
+			return nil, err
 		}
 		if len(tasks) == 0 {
 			strangers = append(strangers, storeID)
 		}
 	}
-	if len(strangers) > 0 {
-		return refuse.NoTarget(runID, "/stores", strangers)
-	}
-	return nil
+	return strangers, nil
 }
 
 // checkOwner refuses a run that is of a job, or has a target, which the person

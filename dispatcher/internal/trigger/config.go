@@ -66,6 +66,12 @@ type Register interface {
 	Approvals
 }
 
+// World is what a run would meet, and what a retry would ask again.
+type World interface {
+	Outlook(ctx context.Context, job string) (store.Outlook, error)
+	ListMissing(ctx context.Context, runID string) ([]store.Missing, error)
+}
+
 // Planner expands a request into a run with its targets and tasks. It refuses
 // with a *protocol.Error.
 type Planner interface {
@@ -77,6 +83,7 @@ type Config struct {
 	Runs     Runs
 	Tasks    Tasks
 	Register Register
+	World    World
 	Planner  Planner
 	Jobs     *job.Registry
 	Sender   *transport.Sender
@@ -95,6 +102,8 @@ type Config struct {
 	Burst           int
 	TechnicianRate  rate.Limit
 	TechnicianBurst int
+	// Limits are those of all runs together, as the planner and admission have them.
+	Limits job.Limits
 	// ApprovalOver: a run over more stores needs approval; 0: none does for its
 	// size.
 	ApprovalOver int

@@ -37,15 +37,12 @@ type requestKey struct {
 	content string
 }
 
-func (t *Trigger) identify(user string, request protocol.RunRequest, payload []byte) (requestKey, error) {
-	if t.People.Signed() {
-		request.Deadline = 0 // it says how old the request may be, not what it asks for
-	}
-	content, err := contentHash(request)
+func (t *Trigger) identify(user string, w wish, payload []byte) (requestKey, error) {
+	content, err := w.content()
 	if err != nil {
 		return requestKey{}, err
 	}
-	key := requestKey{user: user, id: request.RequestID, content: content}
+	key := requestKey{user: user, id: w.id, content: content}
 	if key.id == "" {
 		sum := sha256.Sum256(payload)
 		key.derived = "~" + hex.EncodeToString(sum[:20])
@@ -61,8 +58,9 @@ func slotID(derived string, at time.Time) string {
 }
 
 // known answers a request that made its run before, or refuses it with
-// CONFLICT. A reply that is not OK means that it is new.
-func (t *Trigger) known(ctx context.Context, key requestKey, request protocol.RunRequest) (protocol.Reply, error) {
+// CONFLICT. A reply that is not OK means that it is new. own is the request's own id,
+// if it has one.
+func (t *Trigger) known(ctx context.Context, key requestKey, own string) (protocol.Reply, error) {
 	ids, reach := []string{key.id}, time.Duration(0)
 	now := t.Now()
 	if key.derived != "" {
@@ -85,9 +83,9 @@ func (t *Trigger) known(ctx context.Context, key requestKey, request protocol.Ru
 		case reach > 0 && now.Sub(run.CreatedAt) >= reach:
 			continue
 		case first.ContentHash != key.content:
-			return protocol.Reply{}, refuse.Conflict(request.RequestID, run.RunID)
+			return protocol.Reply{}, refuse.Conflict(own, run.RunID)
 		}
-		return t.again(run, request), nil
+		return t.again(run, own), nil
 	}
 	return protocol.Reply{}, nil
 }
@@ -106,7 +104,9 @@ func (k requestKey) same(a store.Approval) bool {
 // not count; numbers count as they are written.
 func contentHash(request protocol.RunRequest) (string, error) {
 	request.RequestID = ""
-	request.Stores.Stores = slices.Compact(slices.Sorted(slices.Values(request.Stores.Stores)))
+	for _, ids := range []*[]string{&request.Stores.Stores, &request.Stores.AllBut} {
+		*ids = slices.Compact(slices.Sorted(slices.Values(*ids)))
+	}
 	input, err := canonical(request.Input)
 	if err != nil {
 		return "", err

@@ -21,71 +21,107 @@ func (t *Trigger) run(ctx context.Context, person people.Person, payload []byte)
 	if err := t.decode(protocol.VerbRun, payload, &request); err != nil {
 		return protocol.Reply{}, err
 	}
-	echo := protocol.Reply{RequestID: request.RequestID}
+	return t.fulfil(ctx, person, t.runWish(request), payload)
+}
+
+// wish is a request that makes a run, of whichever verb.
+type wish struct {
+	id           string
+	deadline     int64
+	dryRun       bool
+	request      any // as it came
+	what, whatZh string
+	content      func() (string, error) // the hash of what is asked for
+	expand       func(ctx context.Context, person people.Person) (planned, error)
+}
+
+func (t *Trigger) runWish(request protocol.RunRequest) wish {
+	return wish{
+		id: request.RequestID, deadline: request.Deadline, dryRun: request.DryRun, request: request,
+		what: request.Job, whatZh: "作业 " + request.Job,
+		content: func() (string, error) {
+			asked := request
+			if t.People.Signed() {
+				asked.Deadline = 0 // it says how old the request may be, not what it asks for
+			}
+			return contentHash(asked)
+		},
+		expand: func(ctx context.Context, person people.Person) (planned, error) {
+			return t.expand(ctx, person, request)
+		},
+	}
+}
+
+// fulfil does what a wish asks for once, however often it comes.
+func (t *Trigger) fulfil(ctx context.Context, person people.Person, w wish, payload []byte) (protocol.Reply, error) {
+	echo := protocol.Reply{RequestID: w.id}
+	if w.dryRun {
+		return t.forecast(ctx, person, w)
+	}
 	// A deadline that is over is no reason to refuse what made its run before.
-	if err := errors.Join(t.wantID(request.RequestID), t.wantDeadline(request.Deadline)); err != nil {
+	if err := errors.Join(t.wantID(w.id), t.wantDeadline(w.deadline)); err != nil {
 		return echo, err
 	}
-	key, err := t.identify(person.Name, request, payload)
+	key, err := t.identify(person.Name, w, payload)
 	if err != nil {
 		return echo, err
 	}
 	defer t.locks.lock(person.Name)()
-	if known, err := t.known(ctx, key, request); err != nil || known.OK {
-		return withID(known, request), err
+	known, err := t.known(ctx, key, w.id)
+	if err == nil && !known.OK {
+		known, err = t.order(ctx, person, key, w)
 	}
-	return t.order(ctx, person, key, request)
+	known.RequestID = w.id
+	return known, err
 }
 
 // order creates the run of a request that is new, unless a second person has to
 // agree first.
-func (t *Trigger) order(ctx context.Context, person people.Person, key requestKey, request protocol.RunRequest) (protocol.Reply, error) {
-	echo := protocol.Reply{RequestID: request.RequestID}
+func (t *Trigger) order(ctx context.Context, person people.Person, key requestKey, w wish) (protocol.Reply, error) {
+	var none protocol.Reply
 	asked, waiting, err := t.waiting(ctx, key)
 	if err != nil {
-		return echo, err
+		return none, err
 	}
 	if asked != nil {
-		return t.waits(*asked, request), refuse.NeedsApproval(*asked, request.Job)
+		return waits(*asked), refuse.NeedsApproval(*asked, w.what, w.whatZh)
 	}
-	if err := t.closed(ctx, key); err != nil {
-		return echo, err
+	if err := errors.Join(t.closed(ctx, key), overdue(w.deadline, t.Now())); err != nil {
+		return none, err
 	}
-	plan, err := t.expand(ctx, person, request)
+	plan, err := w.expand(ctx, person)
 	if err != nil {
-		return echo, err
+		return none, err
 	}
 	if t.secondWord(plan) {
-		asked, err := t.ask(ctx, key, request, plan, waiting)
+		asked, err := t.ask(ctx, key, w, plan, waiting)
 		if err != nil {
-			return echo, err
+			return none, err
 		}
-		return t.waits(asked, request), refuse.NeedsApproval(asked, request.Job)
+		return waits(asked), refuse.NeedsApproval(asked, w.what, w.whatZh)
 	}
 	created, err := t.Runs.CreateRun(ctx, plan.run, plan.targets, plan.tasks,
 		store.Request{User: key.user, RequestID: key.id, ContentHash: key.content}, plan.at)
-	if err != nil {
-		return echo, err
+	if errors.Is(err, store.ErrNotMissing) {
+		return none, refuse.Meanwhile(plan.run.ParentRun)
 	}
-	return t.made(created, request)
+	if err != nil {
+		return none, err
+	}
+	return t.made(created, w.id)
 }
 
-// made answers a request that made, or had made, its run.
-func (t *Trigger) made(created store.Created, request protocol.RunRequest) (protocol.Reply, error) {
+// made answers a request that made, or had made, its run. id is the request's own.
+func (t *Trigger) made(created store.Created, id string) (protocol.Reply, error) {
 	run := created.Run
 	switch {
 	case created.Conflict:
-		return withID(protocol.Reply{}, request), refuse.Conflict(request.RequestID, run.RunID)
+		return protocol.Reply{}, refuse.Conflict(id, run.RunID)
 	case created.Duplicate:
-		return withID(t.again(run, request), request), nil
+		return t.again(run, id), nil
 	}
-	t.Logger.Info("run accepted", "run_id", run.RunID, "user", run.RequestedBy, "approved_by", run.ApprovedBy, "job", run.Job, "stores", run.Targets)
-	return withID(t.accepted(run, false), request), nil
-}
-
-func withID(reply protocol.Reply, request protocol.RunRequest) protocol.Reply {
-	reply.RequestID = request.RequestID
-	return reply
+	t.Logger.Info("run accepted", "run_id", run.RunID, "retry_of", run.ParentRun, "user", run.RequestedBy, "approved_by", run.ApprovedBy, "job", run.Job, "stores", run.Targets)
+	return t.accepted(run, false), nil
 }
 
 // planned is a run that is not created yet.
@@ -101,9 +137,6 @@ type planned struct {
 // person may order). A request that made its run already never comes here.
 func (t *Trigger) expand(ctx context.Context, person people.Person, request protocol.RunRequest) (planned, error) {
 	now := t.Now()
-	if err := overdue(request.Deadline, now); err != nil {
-		return planned{}, err
-	}
 	spec, ok := t.Jobs.Get(request.Job)
 	if !ok {
 		return planned{}, refuse.UnknownJob(request.Job, t.Jobs)
@@ -133,6 +166,7 @@ func (t *Trigger) accepted(run store.Run, duplicate bool) protocol.Reply {
 	return protocol.Reply{
 		OK: true, Status: "accepted",
 		RunID:     run.RunID,
+		ParentRun: run.ParentRun,
 		Stores:    run.Targets,
 		BarrierAt: protocol.At(run.BarrierAt),
 		Watch:     topics.Run(run.RunID, protocol.RunState),
@@ -142,9 +176,9 @@ func (t *Trigger) accepted(run store.Run, duplicate bool) protocol.Reply {
 }
 
 // again answers a request that made its run before.
-func (t *Trigger) again(run store.Run, request protocol.RunRequest) protocol.Reply {
+func (t *Trigger) again(run store.Run, id string) protocol.Reply {
 	reply := t.accepted(run, true)
-	if request.RequestID == "" {
+	if id == "" {
 		ago := max(0, t.Now().Sub(run.CreatedAt).Truncate(time.Second)) // the clock may be set back
 		reply.Message = fmt.Sprintf("the same request made this run %s ago; put a requestId of your own into it to ask for another", ago)
 		reply.MessageZh = fmt.Sprintf("%s 前同样的请求已创建该批次；如需再建一批，请在请求中加上新的 requestId", ago)

@@ -55,7 +55,7 @@ type Trigger struct {
 func New(cfg Config) (*Trigger, error) {
 	cfg.setDefaults()
 	t := &Trigger{Config: cfg, schemas: map[protocol.Verb]*schema.Schema{}, limits: newLimits()}
-	for _, verb := range []protocol.Verb{protocol.VerbRun, protocol.VerbCancel, protocol.VerbStatus, protocol.VerbApprove} {
+	for _, verb := range []protocol.Verb{protocol.VerbRun, protocol.VerbCancel, protocol.VerbStatus, protocol.VerbRetry, protocol.VerbApprove} {
 		file := string(verb) + "_request.v1.schema.json"
 		doc, err := fs.ReadFile(schemas.FS, file)
 		if err != nil {
@@ -168,13 +168,13 @@ func (t *Trigger) answer(ctx context.Context, addr protocol.Address, in transpor
 		return t.status(ctx, person, in.Payload)
 	case protocol.VerbApprove:
 		return t.approve(ctx, person, in.Payload)
+	case protocol.VerbRetry:
+		return t.retry(ctx, person, in.Payload)
 	case protocol.VerbJobs:
 		return t.jobs(), nil
 	case protocol.VerbHelp:
-		return t.help(person), nil
-	case protocol.VerbRetry:
 	}
-	return protocol.Reply{}, refuse.NotOffered(addr.Verb)
+	return t.help(person), nil
 }
 
 // admit lets in who may ask for the verb, not too often, and has signed where a
@@ -258,7 +258,7 @@ func (t *Trigger) decode(verb protocol.Verb, payload []byte, dst any) error {
 	err := t.schemas[verb].Validate(payload)
 	var refusal *protocol.Error
 	if errors.As(err, &refusal) && refusal.Path == "/stores" && refusal.Code == protocol.CodeSchema {
-		// The decoder words the three forms of stores better than a schema.
+		// The decoder words the four forms of stores better than a schema.
 		var worded *protocol.Error
 		if errors.As(protocol.Decode(payload, protocol.MaxPayloadBytes, dst), &worded) && worded.Path == "/stores" {
 			return worded

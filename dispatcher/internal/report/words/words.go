@@ -102,6 +102,8 @@ func Why(w protocol.RevisionWhy) Pair {
 		return Pair{"其余任务被取消", "the rest was withdrawn"}
 	case protocol.WhyLateResults:
 		return Pair{"补传结果到达", "late answers arrived"}
+	case protocol.WhyRetryResults:
+		return Pair{"重试结果到达", "answers to a retry arrived"}
 	}
 	return Pair{string(w), string(w)}
 }

@@ -14,14 +14,14 @@ import (
 const maxReason = 400
 
 // NeedsApproval is the answer while a run waits for a second person.
-func NeedsApproval(a store.Approval, jobName string) *protocol.Error {
+func NeedsApproval(a store.Approval, what, whatZh string) *protocol.Error {
 	by, stores := a.ExpiresAt.UTC().Format(time.RFC3339), "stores"
 	if a.Stores == 1 {
 		stores = "store"
 	}
 	return &protocol.Error{Code: protocol.CodeNeedsApproval,
-		Message:   fmt.Sprintf("%s at %d %s needs the word of a second person by %s; nothing was created yet", jobName, a.Stores, stores, by),
-		MessageZh: fmt.Sprintf("作业 %s 涉及 %d 家门店，须由第二人在 %s 前批准；尚未创建任何内容", jobName, a.Stores, by),
+		Message:   fmt.Sprintf("%s at %d %s needs the word of a second person by %s; nothing was created yet", what, a.Stores, stores, by),
+		MessageZh: fmt.Sprintf("%s 涉及 %d 家门店，须由第二人在 %s 前批准；尚未创建任何内容", whatZh, a.Stores, by),
 		Hint:      "somebody else who may approve runs: dispatcher approve " + a.ApprovalID}
 }
 

@@ -71,14 +71,6 @@ func Retained() *protocol.Error {
 		Hint:      "send it without the retain flag (mosquitto_pub without -r)"}
 }
 
-// NotOffered is for a verb that this version does not have.
-func NotOffered(verb protocol.Verb) *protocol.Error {
-	return &protocol.Error{Code: protocol.CodeNotAllowed,
-		Message:   fmt.Sprintf("this version does not offer %s", verb),
-		MessageZh: fmt.Sprintf("当前版本不支持 %s", verb),
-		Hint:      "it offers run, cancel, status, approve, jobs and help; to repeat a run, send run with the stores that are missing"}
-}
-
 // Expired is for a request whose deadline was over before now.
 func Expired(now, deadline time.Time) *protocol.Error {
 	by, at := deadline.UTC().Format(moment), now.UTC().Format(moment)

@@ -1,0 +1,57 @@
+package refuse
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"muster/dispatcher/internal/store"
+	"muster/internal/protocol"
+)
+
+// TooEarly is for a retry of a run that has no report yet.
+func TooEarly(run store.Run) *protocol.Error {
+	at := run.BarrierAt.UTC().Format(time.RFC3339)
+	return &protocol.Error{Code: protocol.CodeConflict, Path: "/runId",
+		Message:   fmt.Sprintf("run %s is not reported yet, its tasks are still tried by themselves; nothing was created", run.RunID),
+		MessageZh: fmt.Sprintf("批次 %s 尚未出报告，其任务仍在自动重试中，未创建任何内容", run.RunID),
+		Hint:      "ask again when its report is out, at " + at + " at the latest"}
+}
+
+// NothingToRetry is for a run that misses nothing that could be asked again.
+func NothingToRetry(runID string) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeNoTargets, Path: "/runId",
+		Message:   fmt.Sprintf("run %s misses no store that could be asked again: each has succeeded, was cancelled, or is being worked on", runID),
+		MessageZh: fmt.Sprintf("批次 %s 没有可重试的门店：均已成功、已取消，或正在处理中", runID),
+		Hint:      "status with a storeId tells how a store stands; order what was cancelled by run"}
+}
+
+// NotMissing is for stores of a run that a retry need not, or must not, ask again.
+func NotMissing(runID string, stores []string) *protocol.Error {
+	named := strings.Join(stores[:min(len(stores), maxNamed)], ", ")
+	more, moreZh := "", ""
+	if rest := len(stores) - maxNamed; rest > 0 {
+		more, moreZh = fmt.Sprintf(" and %d more", rest), fmt.Sprintf(" 等 %d 家", len(stores))
+	}
+	return &protocol.Error{Code: protocol.CodeConflict, Path: "/stores",
+		Message:   fmt.Sprintf("not missing in run %s, or being worked on: %s%s; nothing was created", runID, named, more),
+		MessageZh: fmt.Sprintf("以下门店在批次 %s 中并未缺失，或正在处理中：%s%s，未创建任何内容", runID, named, moreZh),
+		Hint:      "leave them out, or leave stores out to ask all that are missing"}
+}
+
+// Meanwhile is for a retry of what somebody else began to ask, or what was answered,
+// while the request was looked at.
+func Meanwhile(runID string) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeConflict, Path: "/runId",
+		Message:   fmt.Sprintf("what run %s misses changed at this moment; nothing was created", runID),
+		MessageZh: fmt.Sprintf("批次 %s 的缺失门店此刻发生了变化，未创建任何内容", runID),
+		Hint:      "send the same request again"}
+}
+
+// OtherVersion is for a retry of a run whose job is another one now.
+func OtherVersion(run store.Run, now int) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeConflict, Path: "/runId",
+		Message:   fmt.Sprintf("run %s is of version %d of job %s, which is at version %d now: the answers would not be of one kind", run.RunID, run.JobVersion, run.Job, now),
+		MessageZh: fmt.Sprintf("批次 %s 使用作业 %s 的版本 %d，当前为版本 %d，结果无法合并", run.RunID, run.Job, run.JobVersion, now),
+		Hint:      "order a new run at the stores that are missing"}
+}
