@@ -20,11 +20,11 @@ func (p Policy) Rate(all Limits) float64 { return least(p.GrantRate, all.GrantsP
 // is done, or as long as the slots need for all of them.
 func (p Policy) Finish(n int, typical time.Duration, all Limits) time.Duration {
 	last := max(wait(n, p.GrantRate, p.GrantBurst), wait(n, all.GrantsPerSecond, all.GrantBurst))
-	rounds := time.Duration(1)
+	rounds := 1
 	if slots := int(least(float64(p.MaxRunning), float64(all.MaxRunning))); slots > 0 {
-		rounds = time.Duration((n + slots - 1) / slots)
+		rounds = (n + slots - 1) / slots
 	}
-	return max(last+typical, rounds*typical)
+	return max(last+typical, time.Duration(rounds)*typical)
 }
 
 // wait is how long the n-th token of a full bucket takes.

@@ -48,7 +48,7 @@ func (p *Planner) Expand(user string, request protocol.RunRequest, spec job.Spec
 	if err != nil {
 		return store.Run{}, nil, nil, err
 	}
-	policy, err := p.override(spec.Policy, request)
+	policy, err := override(p.limits, spec.Policy, request)
 	if err != nil {
 		return store.Run{}, nil, nil, err
 	}
@@ -84,13 +84,13 @@ func (p *Planner) Expand(user string, request protocol.RunRequest, spec job.Spec
 }
 
 // override puts the request's settings over the job's.
-func (pl *Planner) override(p job.Policy, r protocol.RunRequest) (job.Policy, error) {
-	if err := pl.overrideRate(&p, r); err != nil {
+func override(all job.Limits, p job.Policy, r protocol.RunRequest) (job.Policy, error) {
+	if err := overrideRate(all, &p, r); err != nil {
 		return p, err
 	}
 	mostRunning := job.MaxRunning
-	if pl.limits.MaxRunning > 0 {
-		mostRunning = pl.limits.MaxRunning
+	if all.MaxRunning > 0 {
+		mostRunning = all.MaxRunning
 	}
 	seconds := func(d time.Duration) int { return int(d / time.Second) }
 	barrier, makeup := seconds(p.Barrier), seconds(p.Makeup)
@@ -125,10 +125,10 @@ func (pl *Planner) override(p job.Policy, r protocol.RunRequest) (job.Policy, er
 
 // overrideRate puts the request's rate over the job's. A burst alone changes the
 // job's rate, if it has one.
-func (pl *Planner) overrideRate(p *job.Policy, r protocol.RunRequest) error {
+func overrideRate(all job.Limits, p *job.Policy, r protocol.RunRequest) error {
 	most, mostBurst := float64(job.MaxGrantRate), job.MaxRunning
-	if pl.limits.GrantsPerSecond > 0 {
-		most, mostBurst = pl.limits.GrantsPerSecond, pl.limits.GrantBurst
+	if all.GrantsPerSecond > 0 {
+		most, mostBurst = all.GrantsPerSecond, all.GrantBurst
 	}
 	if rate := r.GrantsPerSecond; rate != nil {
 		if !(*rate > 0 && *rate <= most) { // NaN is in no range
