@@ -42,6 +42,7 @@ type headquarters struct {
 	now     func() time.Time // of the clock
 	listen  transport.Listen
 	topics  protocol.Topics
+	zone    *time.Location // of reports and lines
 	jobs    *job.Registry
 	store   *store.Store
 

@@ -52,7 +52,7 @@ func (hq *headquarters) wire() error {
 		return err
 	}
 	hq.auditor = auditor.New(auditor.Config{Head: hq.store.AuditHead, Signer: hq.signer, Folder: hq.cfg.ReportsFolder, Now: hq.now, Logger: hq.log})
-	hq.watch = watch.New(hq.store, hq.sender, hq.grant.Waiting, hq.ward, hq.log)
+	hq.watch = watch.New(hq.store, hq.sender, hq.grant.Waiting, hq.ward, hq.log).In(hq.zone)
 	for _, step := range []struct {
 		name     string
 		observer func([]store.Change)
@@ -142,8 +142,8 @@ func (hq *headquarters) wireAdmission() {
 }
 
 func (hq *headquarters) wireReports() error {
-	zone, err := time.LoadLocation(hq.cfg.TimeZone)
-	if err != nil {
+	var err error
+	if hq.zone, err = time.LoadLocation(hq.cfg.TimeZone); err != nil {
 		return fmt.Errorf("cannot load headquarters' time zone: %w", err)
 	}
 	schema, err := schemas.FS.ReadFile("report.v1.schema.json")
@@ -154,12 +154,12 @@ func (hq *headquarters) wireReports() error {
 	if err != nil {
 		return err
 	}
-	hq.catalogue = catalogue.New(catalogue.Config{Folder: hq.cfg.ReportsFolder, Location: zone, Now: hq.now, Log: hq.log, Ward: hq.ward,
+	hq.catalogue = catalogue.New(catalogue.Config{Folder: hq.cfg.ReportsFolder, Location: hq.zone, Now: hq.now, Log: hq.log, Ward: hq.ward,
 		KeepDays: hq.cfg.Reports.KeepDays, KeepRuns: hq.cfg.Reports.KeepRuns, Index: reporter.WriteIndex})
 	hq.barrier = barrier.New(barrier.Deps{
 		Runs: hq.store, Snapshots: barrier.Pinned(hq.store), Revisions: hq.store, Publications: hq.store, Retries: hq.store,
 		Reporter: reporter, Sender: hq.sender, Now: hq.now, Log: hq.log, Alarm: hq.alarm, Ward: hq.ward,
 		Published: hq.catalogue.Published,
-	}, barrier.Config{Folder: hq.cfg.ReportsFolder, Location: zone})
+	}, barrier.Config{Folder: hq.cfg.ReportsFolder, Location: hq.zone})
 	return nil
 }

@@ -85,7 +85,22 @@ func (b *Barrier) publish(ctx context.Context, id string, revision int, early fu
 	b.deps.Published()
 	b.deps.Log.Info("revision published", "run_id", id, "revision", revision, "verdict", head.Verdict, "files", len(files))
 	missing := in.missing
-	return 0, func() error { return b.summarise(ctx, head, missing, files) }, nil
+	return 0, func() error {
+		if err := b.summarise(ctx, head, missing, files); err != nil {
+			return err
+		}
+		b.say(ctx, &head)
+		return nil
+	}, nil
+}
+
+// say tells those who look on what a revision amounts to. Nobody depends on it.
+func (b *Barrier) say(ctx context.Context, head *protocol.ReportHead) {
+	topic := b.deps.Sender.Topics().Run(head.RunID, protocol.RunText)
+	text := fmt.Sprintf("Run %s, report %d. %s\n批次 %s，第 %d 版报告。%s", head.RunID, head.Revision, head.Text, head.RunID, head.Revision, head.TextZh)
+	if err := b.deps.Sender.Text(ctx, topic, text); err != nil {
+		b.deps.Log.Info("cannot tell what a report amounts to; its summary does", "run_id", head.RunID, "error", err)
+	}
 }
 
 // summariseAgain says the summary of the last of the revisions, which is published.

@@ -27,6 +27,10 @@ type tally struct {
 	moves    map[task.Status]int // into it, less out of it
 	tasks    map[task.Status]int // at the last count
 	online   int
+	settled  int // tasks that are over
+
+	told   int  // quarters of the run that were reached, and told
+	joined bool // it was not followed from its creation, and no quarter was looked at yet
 
 	unsure bool      // it moved since the last count that agreed
 	odd    bool      // the last count did not agree, and it did not move since
@@ -43,6 +47,9 @@ func (w *Watch) add(c *store.Change) {
 		t.unsure, t.odd = true, false
 		t.moves[c.From.Status]--
 		t.moves[c.Task.State.Status]++
+		if t.followed && !c.From.Settled && c.Task.State.Settled {
+			t.settled++
+		}
 	}
 }
 
@@ -74,7 +81,7 @@ func (t *tally) now() map[task.Status]int {
 func (w *Watch) tallied(ctx context.Context, run *store.Run) (*tally, error) {
 	t := w.tallies[run.RunID]
 	if t == nil || !run.ClosedAt.IsZero() {
-		t = &tally{moves: map[task.Status]int{}}
+		t = &tally{moves: map[task.Status]int{}, joined: true}
 	}
 	if !time.Now().Before(t.due) {
 		if err := w.count(ctx, run.RunID, t); err != nil {
@@ -92,7 +99,7 @@ func (w *Watch) tallied(ctx context.Context, run *store.Run) (*tally, error) {
 // next count; what then still does not agree never will.
 func (w *Watch) count(ctx context.Context, runID string, t *tally) error {
 	began := time.Now()
-	tasks, _, err := w.runs.CountTasks(ctx, runID)
+	tasks, open, err := w.runs.CountTasks(ctx, runID)
 	if err != nil {
 		return fmt.Errorf("cannot count the tasks of run %s: %w", runID, err)
 	}
@@ -104,6 +111,12 @@ func (w *Watch) count(ctx context.Context, runID string, t *tally) error {
 	if !agreed && t.odd {
 		w.log.Warn("the moves of a run do not make what is counted; it is counted from now on", "run_id", runID)
 		t.followed, agreed = false, true
+	}
+	if !t.followed {
+		t.settled = -open
+		for _, n := range tasks {
+			t.settled += n
+		}
 	}
 	t.unsure, t.odd = !agreed, !agreed
 	share := countedShare

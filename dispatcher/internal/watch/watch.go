@@ -58,6 +58,7 @@ type Watch struct {
 	waiting func(runID string) int
 	ward    *quarantine.Ward
 	log     *slog.Logger
+	zone    *time.Location // in which people read times
 
 	mu     sync.Mutex
 	dirty  map[string]bool
@@ -73,10 +74,17 @@ type Watch struct {
 }
 
 // New returns a watch that is not yet started. waiting tells how many claims of
-// a run wait for a slot; ward keeps in what panics over one run, and may be nil.
+// a run wait for a slot; ward keeps in what panics over one run, and may be nil. Its
+// lines name times in UTC, see In.
 func New(runs Runs, sender *transport.Sender, waiting func(runID string) int, ward *quarantine.Ward, log *slog.Logger) *Watch {
-	return &Watch{runs: runs, sender: sender, waiting: waiting, ward: ward, log: log,
+	return &Watch{runs: runs, sender: sender, waiting: waiting, ward: ward, log: log, zone: time.UTC,
 		dirty: map[string]bool{}, tallies: map[string]*tally{}, wake: make(chan struct{}, 1)}
+}
+
+// In has the lines name times in a zone; call it before Start.
+func (w *Watch) In(zone *time.Location) *Watch {
+	w.zone = zone
+	return w
 }
 
 // Start publishes the state of every run that is open or was closed last, since
@@ -197,10 +205,7 @@ func (w *Watch) publishEvent(ctx context.Context, topic string, c store.Change) 
 	if c.Kind == store.TaskMoved && c.Task != nil {
 		return w.sender.JSON(ctx, topic, w.storeEvent(c), transport.Options{})
 	}
-	if line := Line(c); line != "" {
-		return w.sender.Text(ctx, topic, line)
-	}
-	return nil
+	return w.say(ctx, topic, Lines(c, w.zone))
 }
 
 func (w *Watch) storeEvent(c store.Change) protocol.StoreEvent {
@@ -228,25 +233,6 @@ func eventName(c store.Change) string {
 	case task.Pending:
 	}
 	return "offered"
-}
-
-// Line is the human line for a change of a run as a whole, or "".
-func Line(c store.Change) string {
-	switch c.Kind {
-	case store.RunCreated:
-		approved := ""
-		if c.Run.ApprovedBy != "" {
-			approved = ", approved by " + c.Run.ApprovedBy
-		}
-		return fmt.Sprintf("Run %s started: %s at %d stores%s, the report comes at %s.",
-			c.RunID, c.Run.Job, c.Run.Targets, approved, c.Run.BarrierAt.Format(time.RFC3339))
-	case store.RevisionReady:
-		return fmt.Sprintf("Run %s: revision %d of the report is ready.", c.RunID, c.Revision)
-	case store.RunClosed:
-		return fmt.Sprintf("Run %s is closed: nothing more is taken in.", c.RunID)
-	case store.TaskMoved:
-	}
-	return ""
 }
 
 // publishStates publishes the state of every run that changed, or is to be counted
@@ -281,6 +267,7 @@ func (w *Watch) publishState(ctx context.Context, topic, runID string) error {
 	if err != nil {
 		return err
 	}
+	w.milestone(ctx, &run, t)
 	state, opts := w.report(&run, t), transport.Options{Retain: true}
 	if state.Phase == protocol.PhaseClosed {
 		opts.Expiry = min(max(stateKept-state.At.Sub(run.ClosedAt), leastKept), stateKept)

@@ -3,6 +3,8 @@ package watch_test
 import (
 	"encoding/json"
 	"errors"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -182,21 +184,72 @@ func TestTheEndOfARunIsSaidAgain(t *testing.T) {
 
 func TestLinesNameTheRun(t *testing.T) {
 	t.Parallel()
-	run := &store.Run{RunID: "R1", Job: "collect_log", Targets: 12, BarrierAt: time.Date(2026, 9, 17, 7, 32, 0, 0, time.UTC)}
-	cases := map[store.ChangeKind]string{
-		store.RunCreated:    "Run R1 started: collect_log at 12 stores, the report comes at 2026-09-17T07:32:00Z.",
-		store.RevisionReady: "Run R1: revision 2 of the report is ready.",
-		store.RunClosed:     "Run R1 is closed: nothing more is taken in.",
-		store.TaskMoved:     "",
-	}
-	for kind, want := range cases {
-		if got := watch.Line(store.Change{Kind: kind, RunID: "R1", Run: run, Revision: 2}); got != want {
-			t.Errorf("%s: got %q, want %q", kind, got, want)
+	zone := time.FixedZone("Asia/Shanghai", 8*3600)
+	run := &store.Run{RunID: "R1", Job: "collect_log", Targets: 12, RequestedBy: "wang", BarrierAt: time.Date(2026, 9, 17, 7, 32, 0, 0, time.UTC)}
+	one := *run
+	one.Targets, one.ApprovedBy, one.ParentRun = 1, "chen", "R0"
+	for _, c := range []struct {
+		change store.Change
+		want   string
+	}{
+		{store.Change{Kind: store.RunCreated, Run: run}, "Run R1 started: collect_log at 12 stores, asked for by wang. The report comes at 2026-09-17 15:32:00 +08:00, or as soon as all have answered.\n" +
+			"批次 R1 已开始：作业 collect_log，12 家门店，由 wang 发起。报告将于 2026-09-17 15:32:00 +08:00 生成，全部完成则提前。"},
+		{store.Change{Kind: store.RunCreated, Run: &one}, "Run R1 started: collect_log at 1 store, asked for by wang, approved by chen, a retry of run R0. The report comes at 2026-09-17 15:32:00 +08:00, or as soon as all have answered.\n" +
+			"批次 R1 已开始：作业 collect_log，1 家门店，由 wang 发起，chen 批准，重试批次 R0。报告将于 2026-09-17 15:32:00 +08:00 生成，全部完成则提前。"},
+		{store.Change{Kind: store.RevisionReady, Revision: 1}, "Run R1: the barrier is closed, the report is being written.\n批次 R1：已截止，正在生成报告。"},
+		{store.Change{Kind: store.RevisionReady, Revision: 2}, "Run R1: more answers came in, revision 2 of the report is being written.\n批次 R1：收到新的结果，正在生成第 2 版报告。"},
+		{store.Change{Kind: store.RunClosed, Run: run}, "Run R1 is closed: nothing more is taken in.\n批次 R1 已关闭，不再接收结果。"},
+		{store.Change{Kind: store.TaskMoved}, "\n"},
+	} {
+		c.change.RunID = "R1"
+		if got := watch.Lines(c.change, zone).String(); got != c.want {
+			t.Errorf("got\n%s\nwant\n%s", got, c.want)
 		}
 	}
-	run.ApprovedBy = "chen"
-	want := "Run R1 started: collect_log at 12 stores, approved by chen, the report comes at 2026-09-17T07:32:00Z."
-	if got := watch.Line(store.Change{Kind: store.RunCreated, RunID: "R1", Run: run}); got != want {
-		t.Errorf("got %q, want %q", got, want)
+}
+
+// said are the lines of R1 that tell how far it is.
+func said(d *desk) (list []string) {
+	for _, sent := range d.Broker.Sent() {
+		if en, _, _ := strings.Cut(string(sent.Payload), "\n"); sent.Topic == d.Sender.Topics().Run("R1", protocol.RunText) && strings.Contains(en, "of it is done") {
+			list = append(list, en)
+		}
 	}
+	return list
+}
+
+// TestEachQuarterIsToldOnce also after a restart, and not once the barrier is closed.
+func TestEachQuarterIsToldOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t)
+		d.Create("R1", 12, steptest.Policy())
+		want := []string{"Run R1: a quarter of it is done, 3 of 12 stores: 0 succeeded, 3 cancelled; 0 are online.",
+			"Run R1: half of it is done, 6 of 12 stores: 0 succeeded, 6 cancelled; 0 are online.",
+			"Run R1: three quarters of it is done, 9 of 12 stores: 0 succeeded, 9 cancelled; 0 are online."}
+		step := func(from, to int) {
+			for i := from; i < to; i++ {
+				cancel(t, d, i)
+			}
+			time.Sleep(2 * time.Second)
+		}
+		for i := range 6 {
+			step(i, i+1)
+		}
+		if got := said(d); !slices.Equal(got, want[:2]) {
+			t.Fatalf("got %q", got)
+		}
+		d.Stop()
+		d.use(watch.New(d.Store, d.Sender, func(string) int { return 7 }, nil, d.Logger))
+		if err := d.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		step(6, 8)
+		step(8, 9)
+		step(9, 12)
+		if got := said(d); !slices.Equal(got, want) {
+			t.Errorf("got %q", got)
+		}
+		d.Stop()
+	})
 }
