@@ -205,7 +205,7 @@ func (w *Watch) publishEvent(ctx context.Context, topic string, c store.Change) 
 	if c.Kind == store.TaskMoved && c.Task != nil {
 		return w.sender.JSON(ctx, topic, w.storeEvent(c), transport.Options{})
 	}
-	return w.say(ctx, topic, Lines(c, w.zone))
+	return w.say(ctx, topic, Tell(c, w.zone))
 }
 
 func (w *Watch) storeEvent(c store.Change) protocol.StoreEvent {

@@ -202,7 +202,7 @@ func TestLinesNameTheRun(t *testing.T) {
 		{store.Change{Kind: store.TaskMoved}, "\n"},
 	} {
 		c.change.RunID = "R1"
-		if got := watch.Lines(c.change, zone).String(); got != c.want {
+		if got := watch.Tell(c.change, zone).String(); got != c.want {
 			t.Errorf("got\n%s\nwant\n%s", got, c.want)
 		}
 	}

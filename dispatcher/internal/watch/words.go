@@ -10,46 +10,46 @@ import (
 	"muster/internal/task"
 )
 
-// lines is one thing said in English and in Chinese; the zero value is silence.
-type lines struct{ en, zh string }
+// Line is one thing said in English and in Chinese; the zero value is silence.
+type Line struct{ en, zh string }
 
 // String is how both go on the wire: a line each.
-func (l lines) String() string { return l.en + "\n" + l.zh }
+func (l Line) String() string { return l.en + "\n" + l.zh }
 
-func (w *Watch) say(ctx context.Context, topic string, l lines) error {
-	if l == (lines{}) {
+func (w *Watch) say(ctx context.Context, topic string, l Line) error {
+	if l == (Line{}) {
 		return nil
 	}
 	return w.sender.Text(ctx, topic, l.String())
 }
 
-// Lines are the human lines for a change of a run as a whole. What the report
-// amounts to is the barrier's to say, when it is published.
-func Lines(c store.Change, zone *time.Location) lines {
+// Tell puts a change of a run as a whole into words. What the report amounts to is
+// the barrier's to say, when it is published.
+func Tell(c store.Change, zone *time.Location) Line {
 	switch c.Kind {
 	case store.RunCreated:
 		return started(c.Run, zone)
 	case store.RevisionReady:
 		if c.Revision == 1 {
-			return lines{fmt.Sprintf("Run %s: the barrier is closed, the report is being written.", c.RunID),
+			return Line{fmt.Sprintf("Run %s: the barrier is closed, the report is being written.", c.RunID),
 				fmt.Sprintf("批次 %s：已截止，正在生成报告。", c.RunID)}
 		}
-		return lines{fmt.Sprintf("Run %s: more answers came in, revision %d of the report is being written.", c.RunID, c.Revision),
+		return Line{fmt.Sprintf("Run %s: more answers came in, revision %d of the report is being written.", c.RunID, c.Revision),
 			fmt.Sprintf("批次 %s：收到新的结果，正在生成第 %d 版报告。", c.RunID, c.Revision)}
 	case store.RunClosed:
-		return lines{fmt.Sprintf("Run %s is closed: nothing more is taken in.", c.RunID),
+		return Line{fmt.Sprintf("Run %s is closed: nothing more is taken in.", c.RunID),
 			fmt.Sprintf("批次 %s 已关闭，不再接收结果。", c.RunID)}
 	case store.TaskMoved:
 	}
-	return lines{}
+	return Line{}
 }
 
-func started(run *store.Run, zone *time.Location) lines {
+func started(run *store.Run, zone *time.Location) Line {
 	stores := "stores"
 	if run.Targets == 1 {
 		stores = "store"
 	}
-	l := lines{fmt.Sprintf("Run %s started: %s at %d %s, asked for by %s", run.RunID, run.Job, run.Targets, stores, run.RequestedBy),
+	l := Line{fmt.Sprintf("Run %s started: %s at %d %s, asked for by %s", run.RunID, run.Job, run.Targets, stores, run.RequestedBy),
 		fmt.Sprintf("批次 %s 已开始：作业 %s，%d 家门店，由 %s 发起", run.RunID, run.Job, run.Targets, run.RequestedBy)}
 	if run.ApprovedBy != "" {
 		l.en += ", approved by " + run.ApprovedBy
@@ -66,7 +66,7 @@ func started(run *store.Run, zone *time.Location) lines {
 }
 
 // quarters are the parts of a run that are told, in words.
-var quarters = [...]lines{1: {"a quarter", "四分之一"}, 2: {"half", "一半"}, 3: {"three quarters", "四分之三"}}
+var quarters = [...]Line{1: {"a quarter", "四分之一"}, 2: {"half", "一半"}, 3: {"three quarters", "四分之三"}}
 
 // milestone tells that another quarter of the stores of a run is done, before its
 // barrier. What was reached before the run was followed is not told again.
@@ -85,10 +85,10 @@ func (w *Watch) milestone(ctx context.Context, run *store.Run, t *tally) {
 	w.try(topic, func() error { return w.say(ctx, topic, progress(run, t, reached)) })
 }
 
-func progress(run *store.Run, t *tally, reached int) lines {
+func progress(run *store.Run, t *tally, reached int) Line {
 	now, q := t.now(), quarters[reached]
 	succeeded, cancelled := now[task.Succeeded], now[task.Cancelled]
-	l := lines{fmt.Sprintf("Run %s: %s of it is done, %d of %d stores: %d succeeded", run.RunID, q.en, t.settled, run.Targets, succeeded),
+	l := Line{fmt.Sprintf("Run %s: %s of it is done, %d of %d stores: %d succeeded", run.RunID, q.en, t.settled, run.Targets, succeeded),
 		fmt.Sprintf("批次 %s：已完成%s（%d/%d）：成功 %d", run.RunID, q.zh, t.settled, run.Targets, succeeded)}
 	for _, part := range []struct {
 		n      int
