@@ -29,7 +29,7 @@ type frozen struct {
 
 func freeze(run store.Run) frozen {
 	return frozen{policy: run.Policy, columns: job.NewExtractor(run.Columns),
-		run: store.Run{RunID: run.RunID, JobVersion: run.JobVersion, CreatedAt: run.CreatedAt}}
+		run: store.Run{RunID: run.RunID, JobVersion: run.JobVersion, OrderedAt: run.OrderedAt}}
 }
 
 // offerHash is the hash of a task's offer.
