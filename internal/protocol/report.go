@@ -125,7 +125,23 @@ type ReportHead struct {
 	Text        string          `json:"text"` // the verdict in a sentence
 	TextZh      string          `json:"textZh"`
 	Columns     []Column        `json:"columns"`
-	Changes     []Change        `json:"changes"` // against the superseded revision
+	Changes     []Change        `json:"changes"`            // against the superseded revision
+	Previous    *Previous       `json:"previous,omitempty"` // absent: the job has no run before
+}
+
+// Previous compares a report with the one of the job's run before, as it stood then.
+// Both lists are by store id and name the first 100.
+type Previous struct {
+	RunID           string   `json:"runId"`
+	Revision        int      `json:"revision"`
+	AsOf            Time     `json:"asOf"`
+	Targets         int      `json:"targets"`
+	Counts          Counts   `json:"counts"`
+	Common          int      `json:"common"`       // stores that are targets of both
+	NewlyMissing    int      `json:"newlyMissing"` // of these: succeeded then, and not now
+	Recovered       int      `json:"recovered"`    // of these: did not succeed then, and now did
+	NewlyMissingIDs []string `json:"newlyMissingIds"`
+	RecoveredIDs    []string `json:"recoveredIds"`
 }
 
 // ReadReportHead reads the first line of a JSON report, which holds all but the rows,

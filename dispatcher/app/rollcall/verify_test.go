@@ -90,7 +90,7 @@ func TestWhatIsNoPublishedFileIsSaid(t *testing.T) {
 	})
 }
 
-func contents(t *testing.T, dir string) map[string][]byte {
+func contents(t testing.TB, dir string) map[string][]byte {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil {
@@ -103,7 +103,7 @@ func contents(t *testing.T, dir string) map[string][]byte {
 	return all
 }
 
-func get(t *testing.T, name string) []byte {
+func get(t testing.TB, name string) []byte {
 	t.Helper()
 	content, err := os.ReadFile(name) //nolint:gosec // the test's own
 	if err != nil {
@@ -112,21 +112,21 @@ func get(t *testing.T, name string) []byte {
 	return content
 }
 
-func put(t *testing.T, name string, content []byte) {
+func put(t testing.TB, name string, content []byte) {
 	t.Helper()
 	if err := os.WriteFile(name, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func remove(t *testing.T, name string) {
+func remove(t testing.TB, name string) {
 	t.Helper()
 	if err := os.Remove(name); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func replace(t *testing.T, name, from, to string) {
+func replace(t testing.TB, name, from, to string) {
 	t.Helper()
 	before := get(t, name)
 	after := bytes.Replace(before, []byte(from), []byte(to), 1)
@@ -137,7 +137,7 @@ func replace(t *testing.T, name, from, to string) {
 }
 
 // resum writes the changed file's size and hash into the manifest.
-func resum(t *testing.T, manifest, name string) {
+func resum(t testing.TB, manifest, name string) {
 	t.Helper()
 	var m protocol.Manifest
 	if err := json.Unmarshal(get(t, manifest), &m); err != nil {

@@ -68,6 +68,7 @@ type Revisions interface {
 	LateChanges(ctx context.Context, runID string) (int, error)
 	AddRevision(ctx context.Context, rev store.NewRevision, now time.Time) error
 	LoadRows(ctx context.Context, runID string, revision int) iter.Seq2[store.OutcomeRow, error]
+	LoadBefore(ctx context.Context, runID string, asOf time.Time) (store.Revision, []store.OutcomeRow, error)
 }
 
 // Publications keeps which revisions are published as which files. Reissue gives

@@ -210,7 +210,14 @@ func (b *Barrier) build(ctx context.Context, run *store.Run, revisions []store.R
 		before := shelf{load: b.deps.Revisions.LoadRows(ctx, run.RunID, rev.Revision-1)}
 		previous = before.rows
 	}
+	if rev.PublishedAt.IsZero() { // a summary alone does not tell
+		var err error
+		if in.before, err = b.compareWith(ctx, rev); err != nil {
+			return protocol.ReportHead{}, nil, err
+		}
+	}
 	head, err := b.deps.Reporter.Build(b.facts(run, rev), in.rows, previous)
+	head.Previous = in.before.previous()
 	if first := firstUnknown(revisions); first > 0 {
 		explain(&head, first)
 	}

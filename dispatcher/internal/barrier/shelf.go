@@ -23,6 +23,8 @@ type shelf struct {
 	bytes   int
 	whole   bool     // kept holds all of them
 	missing []string // the first that did not succeed, once all were looked at
+
+	before *before // the job's run before; nil: there is none, or nobody asks
 }
 
 // rows yields the JSON of each, by store id. It may be called again.
@@ -41,6 +43,7 @@ func (r *shelf) rows(yield func(json.RawMessage, error) bool) {
 func (r *shelf) read(yield func(json.RawMessage, error) bool) {
 	r.kept, r.bytes = nil, 0
 	missing := []string{}
+	r.before.begin()
 	for row, err := range r.load {
 		if !yield(row.Row, err) || err != nil {
 			return
@@ -48,6 +51,7 @@ func (r *shelf) read(yield func(json.RawMessage, error) bool) {
 		if row.Outcome != task.OutcomeSucceeded && len(missing) < missingShown {
 			missing = append(missing, row.StoreID)
 		}
+		r.before.meet(&row)
 		if r.bytes += len(row.Row); r.bytes <= r.limit {
 			r.kept = append(r.kept, row.Row)
 			continue

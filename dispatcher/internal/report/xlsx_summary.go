@@ -77,6 +77,12 @@ func runLines(head *protocol.ReportHead) []summaryLine {
 		before := strconv.Itoa(*head.Supersedes)
 		lines = append(lines, number("与 r"+before+" 不同的门店", "stores changed since r"+before, len(head.Changes)))
 	}
+	if p := head.Previous; p != nil {
+		lines = append(lines, textLine("上一批", "the job's run before", p.RunID+" r"+strconv.Itoa(p.Revision)),
+			moment("上一批截至", "the run before, as of", p.AsOf), number("上一批成功", "succeeded in the run before", p.Counts.Succeeded),
+			number("上一批目标", "targets of the run before", p.Targets), number("两批共有", "stores in both", p.Common),
+			number("新缺席", "newly missing", p.NewlyMissing), number("恢复", "recovered", p.Recovered))
+	}
 	return append(lines,
 		textLine("任务", "job", head.Job), number("任务版本", "job version", head.JobVersion),
 		textLine("发起人", "asked by", head.RequestedBy), textLine("批准人", "approved by", head.ApprovedBy),

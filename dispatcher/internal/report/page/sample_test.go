@@ -32,6 +32,9 @@ func chain(n int) (head protocol.ReportHead, now, before iter.Seq2[json.RawMessa
 		Columns: []protocol.Column{{Name: "lines", Pointer: "/lines", Title: "Lines", TitleZh: "行数"}, {Name: "errors", Pointer: "/errors", Title: "Errors", TitleZh: "错误数"},
 			{Name: "top", Pointer: "/top", Title: "Most frequent error", TitleZh: "最常见错误"}},
 	}
+	head.Previous = &protocol.Previous{RunID: "20260910-182800-x2m8qd", Revision: 3, AsOf: at(-7*24*time.Hour + 2*time.Minute), Targets: n, Common: n,
+		Counts: protocol.Counts{Succeeded: n - n/11, Offline: n / 11}, NewlyMissing: 2, Recovered: 1,
+		NewlyMissingIDs: []string{"S000014", "S000016"}, RecoveredIDs: []string{"S000030"}}
 	random := rand.New(rand.NewPCG(7, 7)) //nolint:gosec // the same chain each time
 	var rows, old []json.RawMessage
 	for i := range n {

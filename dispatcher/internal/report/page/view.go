@@ -31,6 +31,7 @@ type model struct {
 	Reason, Input                        string
 	CreatedAt, BarrierAt, AsOf           string
 	Skew                                 words.Pair
+	Previous                             words.Pair
 	Chart                                chart
 	Columns                              []words.Pair
 	FullShown                            int // rows with evidence on a large page, else 0
@@ -82,6 +83,7 @@ func view(head *protocol.ReportHead, found *survey) model {
 		BarrierAt:   moment(head.BarrierAt, zone),
 		AsOf:        moment(head.AsOf, zone),
 		Skew:        skewWords(found.skew),
+		Previous:    previousWords(head, zone),
 		Chart:       drawn(head, found.ms),
 	}
 	if head.Targets > largeAbove {
@@ -162,6 +164,25 @@ func share(part, whole int) *float64 {
 	}
 	s := float64(part) / float64(whole)
 	return &s
+}
+
+// previousWords says what became better and worse since the job's run before.
+func previousWords(head *protocol.ReportHead, zone *time.Location) words.Pair {
+	p := head.Previous
+	if p == nil {
+		return words.Pair{Zh: "此任务之前没有报告", En: "the job has no report before this one"}
+	}
+	was, at := words.Percent(share(p.Counts.Succeeded, p.Targets)), moment(p.AsOf, zone)
+	said := words.Pair{
+		Zh: fmt.Sprintf("成功率 %s（%s，%d 家中 %d 家）→ %s；新缺席 %d 家，恢复 %d 家", was, at, p.Targets, p.Counts.Succeeded,
+			words.Percent(head.Rates.Succeeded), p.NewlyMissing, p.Recovered),
+		En: fmt.Sprintf("%s succeeded (%s, %d of %d) → %s; %d newly missing, %d recovered", was, at, p.Counts.Succeeded, p.Targets,
+			words.Percent(head.Rates.Succeeded), p.NewlyMissing, p.Recovered)}
+	if p.Common != p.Targets || p.Common != head.Targets {
+		said.Zh += fmt.Sprintf("（两批共有 %d 家）", p.Common)
+		said.En += fmt.Sprintf(" (of %d stores in both)", p.Common)
+	}
+	return said
 }
 
 func skewWords(s skew) words.Pair {

@@ -147,11 +147,7 @@ func rowsOf(ctx context.Context, q sqlite.Querier, runID string, revision int) i
 		var r OutcomeRow
 		err := row.Scan(&r.StoreID, &r.Outcome, &r.Reason, sqlite.Raw{Into: &r.Row})
 		return r, err
-	}, `SELECT o.store_id, o.outcome, o.reason, o.row FROM run_targets t
-		JOIN outcomes o ON o.run_id = t.run_id AND o.store_id = t.store_id AND o.revision =
-			(SELECT max(n.revision) FROM outcomes n JOIN revisions v ON v.run_id = n.run_id AND v.revision = n.revision
-				WHERE n.run_id = t.run_id AND n.store_id = t.store_id AND n.revision <= ? AND v.complete = 1)
-		WHERE t.run_id = ? ORDER BY t.store_id`, revision, runID)
+	}, `SELECT o.store_id, o.outcome, o.reason, o.row`+outcomesAt, revision, runID)
 }
 
 // Read calls read with a complete revision and its rows by store id, which are read
@@ -164,6 +160,35 @@ func Read(ctx context.Context, q sqlite.Querier, runID string, revision int, rea
 	}
 	return read(rev, rowsOf(ctx, q, runID, revision))
 }
+
+// LoadBefore returns the newest revision, as of then at the latest, of the job's run
+// before this one, with each target's outcome by store id; their rows are left out. It
+// fails with sqlite.ErrNotFound when there is none.
+func (l *Ledger) LoadBefore(ctx context.Context, runID string, asOf time.Time) (Revision, []OutcomeRow, error) {
+	rev, err := sqlite.One(ctx, l.db.Readers(), scanRevision, `SELECT v.run_id, v.revision, v.why, v.as_of, v.published_at, v.files FROM runs r
+		JOIN runs p ON p.job = r.job AND p.created_at < r.created_at
+		JOIN revisions v ON v.run_id = p.run_id AND v.complete = 1 AND v.as_of <= ?
+		WHERE r.run_id = ? ORDER BY p.created_at DESC, p.run_id DESC, v.revision DESC LIMIT 1`, sqlite.Millis(asOf), runID)
+	if err != nil {
+		return rev, nil, fmt.Errorf("cannot find the run before %s: %w", runID, err)
+	}
+	rows, err := sqlite.List(ctx, l.db.Readers(), func(row sqlite.Row) (OutcomeRow, error) {
+		var r OutcomeRow
+		err := row.Scan(&r.StoreID, &r.Outcome, &r.Reason)
+		return r, err
+	}, `SELECT o.store_id, o.outcome, o.reason`+outcomesAt, rev.Revision, rev.RunID)
+	if err != nil {
+		return rev, nil, fmt.Errorf("cannot read the outcomes of run %s: %w", rev.RunID, err)
+	}
+	return rev, rows, nil
+}
+
+// outcomesAt are each target's newest outcome up to a revision of a run, by store id.
+const outcomesAt = ` FROM run_targets t
+		JOIN outcomes o ON o.run_id = t.run_id AND o.store_id = t.store_id AND o.revision =
+			(SELECT max(n.revision) FROM outcomes n JOIN revisions v ON v.run_id = n.run_id AND v.revision = n.revision
+				WHERE n.run_id = t.run_id AND n.store_id = t.store_id AND n.revision <= ? AND v.complete = 1)
+		WHERE t.run_id = ? ORDER BY t.store_id`
 
 const revisionColumns = `run_id, revision, why, as_of, published_at, files`
 
