@@ -60,8 +60,7 @@ func TestNothingIsLostOrDoneTwiceUnderRandomKills(t *testing.T) {
 	for i := range stores {
 		c.stores = append(c.stores, fmt.Sprintf("S%02d", i+1))
 	}
-	// The machine runs other attacks beside; the promised second is held by `clocked` and `sim`.
-	c.Site = site.New(t, bin, site.Config{Limits: checker.Limits{MaxRunning: 8, GrantsPerSecond: 20, GrantBurst: 5, Barrier: 3 * time.Second, Settle: 10 * time.Second, Reoffer: 10 * time.Second},
+	c.Site = site.New(t, bin, site.Config{Limits: checker.Limits{MaxRunning: 8, GrantsPerSecond: 20, GrantBurst: 5, Settle: 10 * time.Second, Reoffer: 10 * time.Second},
 		Policy: "attempts: 3, backlog: all, retry_interrupted: true, run_timeout: 10s, lease: 5s, barrier: 20s, makeup: 1h, retry_first: 100ms, retry_max: 1s",
 		Work:   "sleep 0.$(($$ % 3))", Claims: site.Executed()}, c.stores...)
 	c.person, c.eye = c.Writer(site.Wang), c.Writer(site.Watch)

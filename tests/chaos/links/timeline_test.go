@@ -25,7 +25,7 @@ type event struct {
 
 // grace is how long play goes on for what has not come about yet; a machine that
 // is busy with other things needs some of it.
-const grace = 30 * time.Second
+const grace = programs.Patience
 
 // pulse is how often play looks for what has come about. Some of it stands in
 // histories that are read anew each time.
