@@ -10,23 +10,21 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"muster/tests/chaos/checker"
 )
 
 // epoch is the time between two restores: what is kept as its evidence, and what
 // the next one began from.
+// Moments are epoch milliseconds (At, Ms) and monotonic microseconds (Us).
 type epoch struct {
-	folder         string    // epochs/N: muster.db, reports
-	audit          *auditSay // nil: not asked
-	backup         string    // file; "": it ended without a restore
-	backAt, backUs int64     // when the backup began
-	fromUs, fromMs int64     // when the epoch began
-	toUs, toMs     int64     // when headquarters was dead
-	takenMs        int64
-}
-
-type auditSay struct {
-	exit   int
-	output []byte
+	Folder         string         `json:"folder"` // epochs/N: muster.db, reports
+	Audit          *checker.Audit `json:"audit"`  // nil: not asked
+	Backup         string         `json:"backup"` // file; "": it ended without a restore
+	BackAt, BackUs int64          // when the backup began
+	FromUs, FromMs int64          // when the epoch began
+	ToUs, ToMs     int64          // when headquarters was dead; 0: to the end of the soak
+	TakenMs        int64          // when the database was
 }
 
 // attack does the deeds of the plan, one after the other.
@@ -145,13 +143,13 @@ func (s *soak) disk(full bool) error {
 func (s *soak) backUp(ctx context.Context) error {
 	n := len(s.epochs)
 	e := s.current()
-	e.backup = s.path("backups", fmt.Sprintf("muster-%d.db", n))
+	e.Backup = s.path("backups", fmt.Sprintf("muster-%d.db", n))
 	line, err := s.eye.fault("terminal backup", true)
 	if err != nil {
 		return err
 	}
-	e.backAt, e.backUs = line.AtMs, line.MonoUs
-	if _, _, err := run(ctx, s.bin("dispatcher"), "backup", e.backup, "--data", s.path("data")); err != nil {
+	e.BackAt, e.BackUs = line.AtMs, line.MonoUs
+	if _, _, err := run(ctx, s.bin("dispatcher"), "backup", e.Backup, "--data", s.path("data")); err != nil {
 		return err
 	}
 	copied := s.path("backups", fmt.Sprintf("reports-%d", n))
@@ -164,7 +162,7 @@ func (s *soak) backUp(ctx context.Context) error {
 		}
 	}
 	_, err = s.eye.fault("terminal backup", false)
-	return errors.Join(err, s.forget(ctx, e.backup, copied))
+	return errors.Join(err, s.forget(ctx, e.Backup, copied))
 }
 
 // restore kills headquarters, keeps what it left as the epoch's evidence, and
@@ -177,7 +175,7 @@ func (s *soak) restore(ctx context.Context) error {
 	if err := s.keep(ctx, e); err != nil {
 		return err
 	}
-	said, _, err := run(ctx, s.bin("dispatcher"), "restore", e.backup, "--data", s.path("data"), "--json")
+	said, _, err := run(ctx, s.bin("dispatcher"), "restore", e.Backup, "--data", s.path("data"), "--json")
 	if err != nil {
 		return err
 	}
@@ -186,7 +184,7 @@ func (s *soak) restore(ctx context.Context) error {
 		return fmt.Errorf("the restore said %q: %w", said, err)
 	}
 	for _, suffix := range []string{"", "-wal"} {
-		if err := move(done.Kept+suffix, filepath.Join(e.folder, "muster.db"+suffix)); err != nil {
+		if err := move(done.Kept+suffix, filepath.Join(e.Folder, "muster.db"+suffix)); err != nil {
 			return err
 		}
 	}
@@ -206,9 +204,9 @@ func (s *soak) restore(ctx context.Context) error {
 // is dead. The database follows when it is replaced, or at the end.
 func (s *soak) keep(ctx context.Context, e *epoch) error {
 	s.look(true)
-	e.takenMs = time.Now().UnixMilli()
-	e.folder = s.path("epochs", fmt.Sprint(len(s.epochs)))
-	if err := os.MkdirAll(e.folder, 0o700); err != nil {
+	e.TakenMs = time.Now().UnixMilli()
+	e.Folder = s.path("epochs", fmt.Sprint(len(s.epochs)))
+	if err := os.MkdirAll(e.Folder, 0o700); err != nil {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, s.bin("dispatcher"), "audit", "verify", "--json", "--data", s.path("data"), "--reports", s.path("reports"))
@@ -216,11 +214,11 @@ func (s *soak) keep(ctx context.Context, e *epoch) error {
 	if cmd.ProcessState == nil {
 		return err
 	}
-	e.audit = &auditSay{cmd.ProcessState.ExitCode(), out}
+	e.Audit = &checker.Audit{Exit: cmd.ProcessState.ExitCode(), Output: out}
 	s.looks.mu.Lock()
 	defer s.looks.mu.Unlock()
 	s.looks.seen = nil
-	return os.Rename(s.path("reports"), filepath.Join(e.folder, "reports"))
+	return os.Rename(s.path("reports"), filepath.Join(e.Folder, "reports"))
 }
 
 // turn ends the epoch and begins the next one, with a headquarters that is away.
@@ -233,12 +231,12 @@ func (s *soak) turn() error {
 		return err
 	}
 	e := s.current()
-	e.toUs, e.toMs = line.MonoUs, line.AtMs
+	e.ToUs, e.ToMs = line.MonoUs, line.AtMs
 	s.mu.Lock()
 	s.epochs = append(s.epochs, *e)
-	s.now = &epoch{fromUs: line.MonoUs, fromMs: line.AtMs}
+	s.now = &epoch{FromUs: line.MonoUs, FromMs: line.AtMs}
 	s.mu.Unlock()
-	return nil
+	return s.record(false)
 }
 
 // move moves a file to another file system, and is content when there is none.

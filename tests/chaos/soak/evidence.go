@@ -169,13 +169,13 @@ func (s *soak) forget(ctx context.Context, backup, reports string) error {
 // changedFiles compares the files of the runs that are over with what the database
 // says of them, one after the other.
 func changedFiles(ctx context.Context, e epoch, hidden []string) (found []string, err error) {
-	db, err := copyOf(filepath.Join(e.folder, "muster.db"))
+	db, err := copyOf(filepath.Join(e.Folder, "muster.db"))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	at := map[string]string{}
-	err = filepath.WalkDir(filepath.Join(e.folder, "reports"), func(name string, _ fs.DirEntry, err error) error {
+	err = filepath.WalkDir(filepath.Join(e.Folder, "reports"), func(name string, _ fs.DirEntry, err error) error {
 		at[filepath.Base(name)] = name
 		return err
 	})

@@ -106,7 +106,7 @@ func (s *soak) judge(ctx context.Context) (found []string, sum figures, err erro
 		history.Order(all)
 		if n > 0 {
 			headquartersWasAway(all, s.epochs[n-1], e)
-			lost, err := missing(ctx, filepath.Join(e.folder, "muster.db"), s.epochs[n-1].backup)
+			lost, err := missing(ctx, filepath.Join(e.Folder, "muster.db"), s.epochs[n-1].Backup)
 			if err != nil {
 				return nil, sum, err
 			}
@@ -125,7 +125,7 @@ func (s *soak) judge(ctx context.Context) (found []string, sum figures, err erro
 		for _, f := range broken {
 			found = append(found, fmt.Sprintf("epoch %d: %s", n, f))
 		}
-		if e.backup == "" || n == len(s.epochs)-1 {
+		if e.Backup == "" || n == len(s.epochs)-1 {
 			break
 		}
 		if carried, hidden, err = c.next(ctx, e, all); err != nil {
@@ -162,20 +162,20 @@ func troughs(lines []history.Line) (all []history.Line) {
 
 // next makes the carrier ready for an epoch's backup and returns what goes on.
 func (c *carrier) next(ctx context.Context, e epoch, all []history.Line) (carried []history.Line, hidden []string, err error) {
-	if hidden, err = list(ctx, e.backup, over); err != nil {
+	if hidden, err = list(ctx, e.Backup, over); err != nil {
 		return nil, nil, err
 	}
-	c.since, c.runs, c.tasks, c.over, c.done = e.backUs, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
+	c.since, c.runs, c.tasks, c.over, c.done = e.BackUs, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, run := range hidden {
 		c.over[run] = true
 	}
-	runs, err := list(ctx, e.backup, `SELECT run_id FROM runs`)
+	runs, err := list(ctx, e.Backup, `SELECT run_id FROM runs`)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, run := range runs {
 		c.runs[run] = !c.over[run]
-		tasks, err := list(ctx, e.backup, `SELECT task_id FROM tasks WHERE run_id = '`+run+`'`)
+		tasks, err := list(ctx, e.Backup, `SELECT task_id FROM tasks WHERE run_id = '`+run+`'`)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -201,11 +201,11 @@ func (s *soak) readHistory(n int, e epoch) ([]history.Line, error) {
 	if err != nil {
 		return nil, err
 	}
-	last := n == len(s.epochs)-1
+	last := e.ToUs == 0
 	for _, l := range agents.Lines {
-		in := l.MonoUs >= e.fromUs && (last || l.MonoUs < e.toUs)
+		in := l.MonoUs >= e.FromUs && (last || l.MonoUs < e.ToUs)
 		if l.MonoUs == 0 {
-			in = l.AtMs >= e.fromMs && (last || l.AtMs < e.toMs)
+			in = l.AtMs >= e.FromMs && (last || l.AtMs < e.ToMs)
 		}
 		if in {
 			h.Lines = append(h.Lines, l)
@@ -221,8 +221,8 @@ func (s *soak) readHistory(n int, e epoch) ([]history.Line, error) {
 // the backup: for what it knows, headquarters was away since then.
 func headquartersWasAway(lines []history.Line, before, e epoch) {
 	for i, l := range lines {
-		if l.Act == history.ActFault && l.Name == "dispatcher" && l.On && l.MonoUs == e.fromUs {
-			lines[i].AtMs = before.backAt
+		if l.Act == history.ActFault && l.Name == "dispatcher" && l.On && l.MonoUs == e.FromUs {
+			lines[i].AtMs = before.BackAt
 			return
 		}
 	}
@@ -231,7 +231,7 @@ func headquartersWasAway(lines []history.Line, before, e epoch) {
 // check lets the checker judge one epoch.
 func (s *soak) check(ctx context.Context, n int, lines []history.Line, hidden []string, sum *figures) ([]checker.Finding, error) {
 	e := s.epochs[n]
-	store, err := readStore(ctx, filepath.Join(e.folder, "muster.db"), hidden, e.takenMs)
+	store, err := readStore(ctx, filepath.Join(e.Folder, "muster.db"), hidden, e.TakenMs)
 	if err != nil {
 		return nil, err
 	}
@@ -239,16 +239,13 @@ func (s *soak) check(ctx context.Context, n int, lines []history.Line, hidden []
 	for _, run := range hidden {
 		gone[run] = true
 	}
-	files, err := readReports(filepath.Join(e.folder, "reports"), gone)
+	files, err := readReports(filepath.Join(e.Folder, "reports"), gone)
 	if err != nil {
 		return nil, err
 	}
-	evidence := checker.Evidence{Root: s.topics.Root(), History: lines, Store: store, Reports: files, Limits: s.limits()}
-	if e.audit != nil {
-		evidence.Audit = &checker.Audit{Exit: e.audit.exit, Output: e.audit.output}
-	}
-	if earlier := e.backup; earlier != "" {
-		old, err := readStore(ctx, earlier, hidden, e.backAt)
+	evidence := checker.Evidence{Root: s.topics.Root(), History: lines, Store: store, Reports: files, Limits: s.limits(), Audit: e.Audit}
+	if earlier := e.Backup; earlier != "" {
+		old, err := readStore(ctx, earlier, hidden, e.BackAt)
 		if err != nil {
 			return nil, err
 		}

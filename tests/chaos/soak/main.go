@@ -5,7 +5,10 @@
 //
 //	go run ./tests/chaos/soak -duration 1h -seed 7 -report docs/reliability.md
 //
-// A shorter soak has its share of every fault, and at least one of each.
+// A shorter soak has its share of every fault, and at least one of each. What a soak
+// kept is judged again, without an attack, by
+//
+//	go run ./tests/chaos/soak -judge FOLDER
 //
 // # What a restore may take back
 //
@@ -66,6 +69,7 @@ type options struct {
 	terminals int
 	agents    int
 	keep      bool
+	judge     string
 }
 
 // leastDuration is what one of each fault and the end of everything need.
@@ -81,10 +85,16 @@ func main() {
 	flag.IntVar(&o.terminals, "terminals", 2000, "simulated terminals")
 	flag.IntVar(&o.agents, "agents", 20, "real agents")
 	flag.BoolVar(&o.keep, "keep", false, "leave the folder, which stays anyway when something is found")
+	flag.StringVar(&o.judge, "judge", "", "a folder that a soak has kept: judge it again, and attack nothing")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // who asks twice is not kept waiting
-	err := attackAndJudge(ctx, o)
+	var err error
+	if o.judge != "" {
+		err = judgeAgain(ctx, o.judge)
+	} else {
+		err = attackAndJudge(ctx, o)
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "soak:", err)
@@ -121,23 +131,37 @@ func attackAndJudge(ctx context.Context, o options) (err error) {
 		return err
 	}
 	s.tearDown()
-	done := bounded()
-	found, sum, err := s.judge(ctx)
-	done()
+	if err := s.record(true); err != nil {
+		return err
+	}
+	found, sum, err := s.verdict(ctx)
 	if err != nil {
 		return err
 	}
-	found = append(s.findings, found...)
-	for _, one := range found {
+	return errors.Join(s.report(ctx, found, sum), broken(found))
+}
+
+// verdict says everything that is wrong, what the soak itself found first, and how
+// much that is.
+func (s *soak) verdict(ctx context.Context) (found int, sum figures, err error) {
+	done := bounded()
+	all, sum, err := s.judge(ctx)
+	done()
+	if err != nil {
+		return 0, sum, err
+	}
+	all = append(s.findings, all...)
+	for _, one := range all {
 		fmt.Println(one)
 	}
-	if err := s.report(ctx, len(found), sum); err != nil {
-		return err
+	return len(all), sum, nil
+}
+
+func broken(found int) error {
+	if found == 0 {
+		return nil
 	}
-	if len(found) > 0 {
-		return fmt.Errorf("%w: %d findings", errFound, len(found))
-	}
-	return nil
+	return fmt.Errorf("%w: %d findings", errFound, found)
 }
 
 // judgeBytes bounds the memory of the judge: beyond it something is wrong with
@@ -194,7 +218,7 @@ func (s *soak) live(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.current().fromUs, s.current().fromMs = first.MonoUs, first.AtMs
+	s.current().FromUs, s.current().FromMs = first.MonoUs, first.AtMs
 	if err := s.back(); err != nil {
 		return err
 	}
@@ -263,7 +287,7 @@ func (s *soak) finish(ctx context.Context) error {
 		return err
 	}
 	for _, suffix := range []string{"", "-wal"} {
-		if err := move(s.path("data", "muster.db"+suffix), filepath.Join(e.folder, "muster.db"+suffix)); err != nil {
+		if err := move(s.path("data", "muster.db"+suffix), filepath.Join(e.Folder, "muster.db"+suffix)); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"testing"
 	"time"
@@ -18,14 +19,16 @@ func TestMain(m *testing.M) {
 	os.Exit(programs.BuildAndRun(m, func(folder string) { bin = folder }))
 }
 
-// TestASmallSoakFindsNothing: each fault once, over a few terminals.
+// TestASmallSoakFindsNothing: each fault once, over a few terminals; and nothing when
+// what it kept is judged again.
 func TestASmallSoakFindsNothing(t *testing.T) {
 	t.Parallel()
 	if !programs.Full() {
 		t.Skip("it takes two minutes: MUSTER_CHAOS=full")
 	}
-	err := attackAndJudge(t.Context(), options{duration: leastDuration, seed: 7, bin: bin, folder: t.TempDir() + "/soak", terminals: 200, agents: 5})
-	if err != nil {
+	folder := t.TempDir() + "/soak"
+	err := attackAndJudge(t.Context(), options{duration: leastDuration, seed: 7, bin: bin, folder: folder, terminals: 200, agents: 5, keep: true})
+	if err := errors.Join(err, judgeAgain(t.Context(), folder)); err != nil {
 		t.Error(err)
 	}
 }
