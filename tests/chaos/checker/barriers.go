@@ -1,8 +1,11 @@
 package checker
 
+import "muster/internal/protocol"
+
 // barriers: a run's barrier closes at its deadline, or earlier when nothing is
 // open.
 func barriers(b *book) {
+	b.barriersTold()
 	for _, run := range b.Store.Runs {
 		where := Finding{Run: run.RunID}
 		due := b.due(run.BarrierAt)
@@ -22,6 +25,20 @@ func barriers(b *book) {
 					break
 				}
 			}
+		}
+	}
+}
+
+// barriersTold: a deadline that somebody was told stays.
+func (b *book) barriersTold() {
+	for _, r := range b.requests {
+		run, known := b.runs[r.reply.RunID]
+		if r.verb != protocol.VerbRun || !r.reply.OK || !known || r.reply.BarrierAt.IsZero() {
+			continue
+		}
+		b.weigh("told", 1)
+		if told := r.reply.BarrierAt.UnixMilli(); told != run.BarrierAt {
+			b.broken(Finding{Run: run.RunID, Line: r.answered.Source}, "the reply promised its barrier at %s, the store has it at %s", moment(told), moment(run.BarrierAt))
 		}
 	}
 }

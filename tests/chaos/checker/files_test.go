@@ -104,6 +104,7 @@ func (w *world) files(rev *checker.Revision) {
 		report.Counts.Add(row.Outcome)
 		report.Stores = append(report.Stores, row)
 	}
+	report.Verdict = verdictOf(report.Counts, report.Targets)
 	rev.Files = nil
 	manifest := protocol.Manifest{Schema: protocol.ManifestSchema, RunID: rev.RunID, Revision: rev.Revision, Reason: rev.Why}
 	base := fmt.Sprintf("20260917-1800_probe_%s_r%d", rev.RunID, rev.Revision)
@@ -111,6 +112,13 @@ func (w *world) files(rev *checker.Revision) {
 		manifest.Files = append(manifest.Files, w.file(rev, base+f.ending, f.text))
 	}
 	w.file(rev, base+"_manifest.json", w.text(manifest))
+}
+
+func verdictOf(c protocol.Counts, targets int) protocol.Verdict {
+	if c.Succeeded == targets {
+		return protocol.VerdictComplete
+	}
+	return protocol.VerdictPartial
 }
 
 func (w *world) file(rev *checker.Revision, name, text string) protocol.ManifestFile {

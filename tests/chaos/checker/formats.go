@@ -20,7 +20,7 @@ func jsonClaim(content []byte) (claim, error) {
 	if err := json.Unmarshal(content, &r); err != nil {
 		return claim{}, err
 	}
-	c := claim{counts: &r.Counts, targets: r.Targets, rows: map[string]claimRow{}}
+	c := claim{counts: &r.Counts, targets: r.Targets, rows: map[string]claimRow{}, verdict: r.Verdict}
 	for _, row := range r.Stores {
 		if _, twice := c.rows[row.StoreID]; twice {
 			return claim{}, fmt.Errorf("store %s stands in it twice", row.StoreID)

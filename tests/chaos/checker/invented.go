@@ -2,6 +2,7 @@ package checker
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,8 +26,13 @@ func invented(b *book) {
 			continue
 		}
 		b.weigh("answers", 1)
-		if find(key, a.SHA256) == nil {
-			b.broken(Finding{Task: a.TaskID, Attempt: a.Attempt}, "the store holds the answer %s, which nobody sent", short(a.SHA256))
+		where := Finding{Task: a.TaskID, Attempt: a.Attempt}
+		switch r := find(key, a.SHA256); {
+		case r == nil:
+			b.broken(where, "the store holds the answer %s, which nobody sent", short(a.SHA256))
+		case !b.sentBy(a):
+			where.Line = r.Source
+			b.broken(where, "the store holds the answer %s of %s/%s, which %s sent", short(a.SHA256), a.StoreID, a.TerminalID, r.Who)
 		}
 	}
 	for _, f := range b.files {
@@ -50,6 +56,13 @@ func invented(b *book) {
 			}
 		}
 	}
+}
+
+// sentBy: the terminal that the attempt was granted to has sent what is stored.
+func (b *book) sentBy(a Attempt) bool {
+	return slices.ContainsFunc(b.results[execution{a.TaskID, a.Attempt}], func(r result) bool {
+		return r.names(a.SHA256) && r.Store == a.StoreID && r.Terminal == a.TerminalID
+	})
 }
 
 func (b *book) inventedValues(where Finding, report protocol.Report, row protocol.StoreRow, sent result) {

@@ -33,6 +33,8 @@ func moves(b *book) {
 				b.broken(where, "the store has %d attempts of it and no record of this one", t.Attempt)
 			case n < t.Attempt && a.Answer == protocol.AnswerSucceeded && a.Code == "" && a.Late == 0:
 				b.broken(where, "it succeeded, and attempt %d was granted all the same", n+1)
+			case n == t.Attempt && t.Status == task.Succeeded && a.EndedAt == 0:
+				b.broken(where, "the task is SUCCEEDED and its attempt has not ended")
 			case n == t.Attempt && t.Status == task.Succeeded && (a.Answer != protocol.AnswerSucceeded || a.Code != ""):
 				b.broken(where, "the task is SUCCEEDED and its attempt ended as %q with code %q", a.Answer, a.Code)
 			}
@@ -57,6 +59,7 @@ func moves(b *book) {
 		b.broken(Finding{Task: o.Order.TaskID, Attempt: o.Order.Attempt, Line: o.Source}, "its grant was got by %s, and by another terminal before", o.Who)
 	}
 	b.movesEarlier()
+	b.answersEarlier()
 	b.movesSeen()
 }
 
@@ -131,6 +134,21 @@ func (b *book) movesEarlier() {
 	}
 }
 
+// answersEarlier: an answer that an older copy of the database had is there, as it
+// was: what comes later for an attempt changes nothing.
+func (b *book) answersEarlier() {
+	if b.Earlier == nil {
+		return
+	}
+	for _, old := range b.Earlier.Attempts {
+		now := b.attempts[execution{old.TaskID, old.Attempt}]
+		if old.ReceivedAt != 0 && (now.ReceivedAt != old.ReceivedAt || now.SHA256 != old.SHA256 || now.Answer != old.Answer || now.TerminalID != old.TerminalID) {
+			b.broken(Finding{Task: old.TaskID, Attempt: old.Attempt}, "the store had the answer %s of %s, at %s, and now has %s of %s, at %s",
+				short(old.SHA256), old.TerminalID, moment(old.ReceivedAt), short(now.SHA256), now.TerminalID, moment(now.ReceivedAt))
+		}
+	}
+}
+
 // movesSeen follows the events of each store. Events get lost while a broker is
 // away, so that what is seen next must be reachable, not next.
 func (b *book) movesSeen() {
@@ -147,6 +165,10 @@ func (b *book) movesSeen() {
 			continue // said again, or overtaken on its way
 		}
 		where := Finding{Run: e.StoreEvent.RunID, Task: e.StoreEvent.TaskID, Attempt: e.StoreEvent.Attempt, Line: e.Source}
+		if t, known := b.tasks[e.StoreEvent.TaskID]; e.AtMs <= b.Store.TakenAt && (!known || t.RunID != e.StoreEvent.RunID || t.StoreID != e.StoreEvent.StoreID) {
+			b.broken(where, "it is seen as a task of store %s, and the store has it as one of run %q and store %q", e.StoreEvent.StoreID, t.RunID, t.StoreID)
+			continue
+		}
 		if !reachable(from, to) {
 			b.broken(where, "it is seen as %s, after it was %s at attempt %d, and no moves lead there", to.Status, from.Status, from.Attempt)
 		}

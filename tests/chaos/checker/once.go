@@ -2,6 +2,7 @@ package checker
 
 import (
 	"encoding/json"
+	"slices"
 
 	"muster/internal/protocol"
 )
@@ -45,6 +46,8 @@ func (b *book) onceRequests() {
 			b.broken(where, "request %s of %s made this run and run %s (%s)", key.id, key.user, before.reply.RunID, before.answered.Source)
 		} else if !again {
 			first[key] = r
+		} else if key.id != "" && content(r) != content(before) {
+			b.broken(where, "request %s of %s was accepted again with other content (%s)", key.id, key.user, before.asked.Source)
 		}
 	}
 	made := map[string]int{}
@@ -58,6 +61,21 @@ func (b *book) onceRequests() {
 		}
 	}
 	b.onceStored(first)
+}
+
+// content is what a request asks for, in whatever order it names stores.
+func content(r request) string {
+	var asked protocol.RunRequest
+	if json.Unmarshal([]byte(r.asked.Payload), &asked) != nil {
+		return r.asked.Payload
+	}
+	asked.Stores.Stores = slices.Compact(slices.Sorted(slices.Values(asked.Stores.Stores)))
+	asked.Input = json.RawMessage(compact(asked.Input))
+	text, err := json.Marshal(asked)
+	if err != nil {
+		return r.asked.Payload
+	}
+	return string(text)
 }
 
 // onceStored compares the replies with the table of requests.

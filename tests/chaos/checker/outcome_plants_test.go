@@ -17,11 +17,11 @@ func outcomePlants() []plant {
 		{name: "a success that is reported as offline", rule: checker.Reports, want: `I5: run R1 task R1-A revision 1 is as of 10:00:30.020 and has its store A as offline, the task was SUCCEEDED at 10:00:02.005`,
 			before: func(w *world) {
 				o := w.outcome("R1", "A", 1)
-				o.Outcome, o.Reason = task.OutcomeOffline, task.ReasonOfflineWholeWindow
+				o.Outcome, o.Reason = task.OutcomeOffline, task.ReasonWentOffline
 			}},
 		{name: "an answer just before the barrier that is not in it", rule: checker.Reports, want: `I5: run R3 task R3-D revision 1 is as of 10:00:25.020 and has its store D as timed_out, the task was SUCCEEDED at 10:00:24.950`,
 			before: func(w *world) {
-				w.grant(24_000, "R3-D")
+				w.grant(24_500, "R3-D")
 				w.answer(24_945, "R3-D", `{"marker":"d"}`)
 				w.runOf("R3").EndedAt = t0 + 25_050
 			}},

@@ -2,6 +2,7 @@ package checker
 
 import (
 	"encoding/json"
+	"slices"
 
 	"muster/internal/protocol"
 	"muster/internal/task"
@@ -47,6 +48,7 @@ func (b *book) outcomesTruly() {
 				continue
 			}
 			b.rowForward(o)
+			b.rowReason(o, t, at)
 			if old, again := before[o.StoreID]; again {
 				b.outcomeMoved(old, o, t, at)
 			} else {
@@ -122,6 +124,60 @@ func (b *book) outcomesLate(run Run, of map[string]Task) {
 		if row, there := newest[store]; there && (row.Outcome != bucketOf(t) || !row.row().Late) {
 			b.broken(Finding{Run: run.RunID, Task: t.TaskID}, "a late answer made it %s at %s, and revision %d has its store %s as %s",
 				t.Status, moment(t.SettledAt), run.Revision, store, row.Outcome)
+		}
+	}
+}
+
+// rowReason: a reason is one of its outcome, and what nobody was ever granted was not.
+func (b *book) rowReason(o Outcome, t Task, asOf int64) {
+	where := Finding{Run: o.RunID, Task: t.TaskID}
+	if !slices.Contains(o.Outcome.Reasons(), o.Reason) {
+		b.broken(where, "revision %d has store %s as %s for %q, which is no reason of it", o.Revision, o.StoreID, o.Outcome, o.Reason)
+	}
+	if o.Reason != task.ReasonOnlineNeverClaimed && o.Reason != task.ReasonOfflineWholeWindow {
+		return
+	}
+	b.weigh("never granted", 1)
+	for _, a := range b.ofTask[t.TaskID] {
+		if b.noted(a.GrantedAt) < asOf {
+			b.broken(where, "revision %d is as of %s and has store %s as %s, attempt %d was granted at %s", o.Revision, moment(asOf), o.StoreID, o.Reason, a.Attempt, moment(a.GrantedAt))
+			return
+		}
+	}
+}
+
+// revisionsEarlier: what an older copy of the database had judged and published is the
+// same now.
+func (b *book) revisionsEarlier() {
+	if b.Earlier == nil {
+		return
+	}
+	type key struct {
+		run, store string
+		revision   int
+	}
+	revisions, rows := map[key]Revision{}, map[key]Outcome{}
+	for _, rev := range b.Store.Revisions {
+		revisions[key{run: rev.RunID, revision: rev.Revision}] = rev
+	}
+	for _, o := range b.Store.Outcomes {
+		rows[key{o.RunID, o.StoreID, o.Revision}] = o
+	}
+	complete := map[key]bool{}
+	for _, old := range b.Earlier.Revisions {
+		one := key{run: old.RunID, revision: old.Revision}
+		complete[one] = old.Complete != 0
+		if old.PublishedAt == 0 {
+			continue
+		}
+		b.weigh("earlier", 1)
+		if now := revisions[one]; now.PublishedAt != old.PublishedAt || now.AsOf != old.AsOf || now.Why != old.Why || now.Seen != old.Seen || !slices.Equal(now.Files, old.Files) {
+			b.broken(Finding{Run: old.RunID}, "revision %d was published at %s as of %s, and the store has it otherwise now", old.Revision, moment(old.PublishedAt), moment(old.AsOf))
+		}
+	}
+	for _, old := range b.Earlier.Outcomes {
+		if now := rows[key{old.RunID, old.StoreID, old.Revision}]; complete[key{run: old.RunID, revision: old.Revision}] && now != old {
+			b.broken(Finding{Run: old.RunID}, "revision %d had store %s as %s %q and now has it as %s %q", old.Revision, old.StoreID, old.Outcome, old.Reason, now.Outcome, now.Reason)
 		}
 	}
 }

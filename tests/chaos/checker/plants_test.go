@@ -77,7 +77,7 @@ func TestEachRuleHasTwoPlantedViolations(t *testing.T) {
 func plants() []plant {
 	return slices.Concat(answerPlants(), movePlants(), executionPlants(), targetPlants(), reportPlants(), outcomePlants(), workbookPlants(), valuePlants(), bytePlants(),
 		summaryPlants(), earlyPlants(), statePlants(), lookPlants(),
-		budgetPlants(), ownPlants(), endPlants())
+		quietPlants(), quietReportPlants(), budgetPlants(), ownPlants(), endPlants())
 }
 
 // edit changes the first line that is chosen.

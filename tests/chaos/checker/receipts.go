@@ -21,6 +21,10 @@ func receipts(b *book) {
 		case !*o.Order.Accepted && !wasRefused(o.Order.Code): // it changed nothing
 		case !known || stored.ReceivedAt == 0:
 			b.broken(where, "the receipt of %s names an answer that the store does not hold", short(o.Order.SHA256))
+		case *o.Order.Accepted && wasRefused(stored.Code):
+			b.broken(where, "the receipt accepts %s, which the store refused with %s", short(o.Order.SHA256), stored.Code)
+		case o.Order.Code == protocol.CodeInvalidResult && stored.Code == "" && stored.SHA256 == o.Order.SHA256:
+			b.broken(where, "the receipt refuses %s with %s, which the store took in", short(o.Order.SHA256), o.Order.Code)
 		case *o.Order.Accepted && stored.SHA256 != o.Order.SHA256:
 			b.broken(where, "the receipt names %s, the store holds %s", short(o.Order.SHA256), short(stored.SHA256))
 		}

@@ -62,6 +62,7 @@ func (b *book) judged(run string, revision int) map[string]Outcome {
 // database says, their bytes stay, and late answers make a new one.
 func reports(b *book) {
 	b.revisionsOf()
+	b.revisionsEarlier()
 	b.outcomesTruly()
 	there := map[string]reportFile{}
 	for _, f := range b.files {
@@ -89,6 +90,9 @@ func (b *book) revisionsOf() {
 		rows := b.judged(rev.RunID, rev.Revision)
 		if run := b.runs[rev.RunID]; len(rows) != run.Targets {
 			b.broken(Finding{Run: rev.RunID}, "the buckets of revision %d hold %d stores, the run has %d targets", rev.Revision, len(rows), run.Targets)
+		} else if have, want := sorted(rows), sorted(b.targets[rev.RunID]); !slices.Equal(have, want) {
+			b.broken(Finding{Run: rev.RunID}, "the buckets of revision %d hold %s, the run's targets are %s", rev.Revision,
+				clip(strings.Join(have, " ")), clip(strings.Join(want, " ")))
 		}
 	}
 	for _, run := range b.Store.Runs {
@@ -182,6 +186,7 @@ type claim struct {
 	counts  *protocol.Counts
 	targets int
 	rows    map[string]claimRow
+	verdict protocol.Verdict // "": not read in this format
 }
 
 // claimRow is a store as a file shows it.
@@ -202,6 +207,9 @@ func (b *book) compare(c claim, where Finding, rev Revision) {
 	}
 	if c.counts != nil && *c.counts != counts {
 		b.broken(where, "it counts %s, the store has %s", bucketText(*c.counts), bucketText(counts))
+	}
+	if all := counts.Succeeded == b.runs[rev.RunID].Targets; c.verdict != "" && all != (c.verdict == protocol.VerdictComplete) {
+		b.broken(where, "its verdict is %q, the store has %s", c.verdict, bucketText(counts))
 	}
 	if c.counts != nil && c.counts.Sum() != c.targets {
 		b.broken(where, "its buckets sum to %d of %d targets", c.counts.Sum(), c.targets)

@@ -51,6 +51,9 @@ func (b *book) summaryTold(t telling, run Run) {
 		b.broken(where, "its summary of revision %d counts %s of %d targets, the store has %s of %d",
 			s.Revision, bucketText(s.Counts), s.Targets, bucketText(counts), run.Targets)
 	}
+	if (s.Verdict == protocol.VerdictComplete) != (counts.Succeeded == run.Targets) {
+		b.broken(where, "its summary of revision %d says %q, the store has %s", s.Revision, s.Verdict, bucketText(counts))
+	}
 	if !slices.Equal(s.Missing, missing) {
 		b.broken(where, "its summary of revision %d misses %q, the store has %q",
 			s.Revision, clip(strings.Join(s.Missing, " ")), clip(strings.Join(missing, " ")))

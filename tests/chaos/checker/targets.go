@@ -20,6 +20,9 @@ func targets(b *book) {
 		}
 		tasked := map[string]bool{}
 		for _, t := range b.ofRun[run.RunID] {
+			if tasked[t.StoreID] {
+				b.broken(Finding{Task: t.TaskID}, "target %s has another task of this run", t.StoreID)
+			}
 			tasked[t.StoreID] = true
 			if !stores[t.StoreID] {
 				b.broken(Finding{Task: t.TaskID}, "store %s is no target of its run", t.StoreID)

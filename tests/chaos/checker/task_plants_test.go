@@ -37,7 +37,7 @@ func movePlants() []plant {
 			}},
 		{name: "an attempt ahead of its task", rule: checker.Moves, want: `I2: run R3 task R3-D attempt 1 the store has a record of it, the task is at attempt 0`,
 			before: func(w *world) {
-				w.e.Store.Attempts = append(w.e.Store.Attempts, checker.Attempt{TaskID: "R3-D", Attempt: 1, GrantedAt: t0 + 15_000})
+				w.e.Store.Attempts = append(w.e.Store.Attempts, checker.Attempt{TaskID: "R3-D", Attempt: 1, GrantedAt: t0 + 26_000})
 			}},
 		{name: "an attempt too many", rule: checker.Moves, want: `I2: run R1 task R1-B the store has 2 records of attempts of it, 1 are allowed`,
 			before: func(w *world) { w.task("R1-B").Attempts = 1 }},

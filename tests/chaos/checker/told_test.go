@@ -67,6 +67,7 @@ func (w *world) summary(at int64, run string, revision int, retained bool) {
 		}
 	}
 	slices.Sort(s.Missing)
+	s.Verdict = verdictOf(s.Counts, s.Targets)
 	w.say(at, topics, history.Line{Act: history.ActGot, Topic: "muster/v1/runs/" + run + "/summary", Retained: retained, Payload: w.text(s)})
 }
 

@@ -125,7 +125,7 @@ func allowed() map[string]func(*world) {
 func allowedReports() map[string]func(*world) {
 	return map[string]func(*world){
 		"an answer that came as the barrier closed": func(w *world) {
-			w.grant(24_000, "R3-D")
+			w.grant(24_500, "R3-D")
 			w.answer(24_945, "R3-D", `{"marker":"d"}`)
 			w.attempt("R3-D", 1).Late = 1
 			w.runOf("R3").LateCount = 1
