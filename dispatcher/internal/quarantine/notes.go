@@ -41,6 +41,7 @@ func openNotes(folder string) (left []Answer, n *notes) {
 	// Zeros are written out, so that the disk has the room: a page without one
 	// could not be touched on a full disk.
 	if err := replace(name, make([]byte, noteBytes*noteSlots)); err != nil {
+		_ = os.Remove(name) // or each start would count once more what it says
 		return left, n
 	}
 	n.memory, n.unmap = mapped(name, noteBytes*noteSlots)

@@ -212,6 +212,26 @@ func TestAProcessThatDiesWhileJudgingLeavesWhatItJudged(t *testing.T) {
 	}
 }
 
+// TestANoteIsCountedOnceThoughNoNewSheetCanBeMade, as on a full disk.
+func TestANoteIsCountedOnceThoughNoNewSheetCanBeMade(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("notes outlive the process where files can be mapped")
+	}
+	t.Parallel()
+	folder := t.TempDir()
+	open(t, folder).Judging(answer("T1")) // and never done
+	if err := os.MkdirAll(filepath.Join(folder, "judging.tmp", "in the way"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for start := range 3 {
+		q := open(t, folder)
+		if got := q.Tries(answer("T1")); got != 1 {
+			t.Errorf("start %d counts %d tries after one death", start+1, got)
+		}
+		q.Judging(answer("T2"))()
+	}
+}
+
 // A note is no system call: it stands before every answer.
 func BenchmarkJudging(b *testing.B) {
 	q := open(b, b.TempDir())
