@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"muster/dispatcher/internal/grant"
+	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/steptest"
 	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
@@ -135,6 +136,19 @@ func open(t testing.TB, path string, l limits) *desk {
 	}
 	d.leases, d.tasks = &leases{Store: d.Store}, &tasks{Store: d.Store}
 	d.start(l)
+	return d
+}
+
+// begun is a desk with wide limits and a run "r" of n stores, the first of which was
+// granted its task.
+func begun(t testing.TB, n int, p job.Policy) *desk {
+	t.Helper()
+	d := open(t, "", wide())
+	d.Create("r", n, p)
+	d.claim("r", 0)
+	if len(d.grants()) != 1 {
+		t.Fatal("the task is not granted")
+	}
 	return d
 }
 

@@ -88,10 +88,7 @@ func TestALostGrantIsSaidAgainToItsHolderOnly(t *testing.T) {
 
 func TestAnAttemptThatWasSeenAliveIsNotGrantedAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		d := open(t, "", wide())
-		d.Create("r", 1, steptest.Policy())
-		d.claim("r", 0)
-		d.grants()
+		d := begun(t, 1, steptest.Policy())
 		d.progress("r", 0, 1)
 		d.claim("r", 0)
 		if got := d.grants(); len(got) != 1 {
@@ -105,10 +102,7 @@ func TestAnAttemptThatWasSeenAliveIsNotGrantedAgain(t *testing.T) {
 
 func TestWhoCannotWaitIsDeniedWithTheReason(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		d := open(t, "", wide())
-		d.Create("r", 3, steptest.Policy())
-		d.claim("r", 0)
-		d.grants()
+		d := begun(t, 3, steptest.Policy())
 		d.answer("r", 0, 1, task.Succeed)
 		d.claim("r", 1)
 		d.grants()

@@ -18,10 +18,7 @@ import (
 
 func TestASilentAttemptEndsWithItsLease(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		d := open(t, "", wide())
-		d.Create("r", 1, steptest.Policy())
-		d.claim("r", 0)
-		d.grants()
+		d := begun(t, 1, steptest.Policy())
 		d.progress("r", 0, 1)
 		time.Sleep(44 * time.Second)
 		synctest.Wait()
@@ -45,10 +42,7 @@ func TestASilentAttemptEndsWithItsLease(t *testing.T) {
 
 func TestAGrantThatNeverStartsEndsWithTheStartTimeout(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		d := open(t, "", wide())
-		d.Create("r", 1, policyWith(func(p *job.Policy) { p.Lease = 10 * time.Minute }))
-		d.claim("r", 0)
-		d.grants()
+		d := begun(t, 1, policyWith(func(p *job.Policy) { p.Lease = 10 * time.Minute }))
 		time.Sleep(31 * time.Second)
 		synctest.Wait()
 		attempts, err := d.Store.ListAttempts(t.Context(), "r-S000")
@@ -78,10 +72,7 @@ func TestATerminalThatNeverStartsCannotKeepItsSlotByClaiming(t *testing.T) {
 
 func TestProgressKeepsTheLease(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		d := open(t, "", wide())
-		d.Create("r", 1, steptest.Policy())
-		d.claim("r", 0)
-		d.grants()
+		d := begun(t, 1, steptest.Policy())
 		for range 40 {
 			d.progress("r", 0, 1)
 			time.Sleep(15 * time.Second)
@@ -121,10 +112,7 @@ func TestAttemptsCountExecutions(t *testing.T) {
 
 func TestAResultBetweenTheEndOfALeaseAndItsUpdateStays(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		d := open(t, "", wide())
-		d.Create("r", 1, steptest.Policy())
-		d.claim("r", 0)
-		d.grants()
+		d := begun(t, 1, steptest.Policy())
 		d.progress("r", 0, 1)
 		answer := func() {
 			if got := d.answer("r", 0, 1, task.Succeed); !got.Applied {
@@ -145,10 +133,7 @@ func TestAResultBetweenTheEndOfALeaseAndItsUpdateStays(t *testing.T) {
 
 func TestSuccessThenProgressThenSuccess(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		d := open(t, "", wide())
-		d.Create("r", 1, steptest.Policy())
-		d.claim("r", 0)
-		d.grants()
+		d := begun(t, 1, steptest.Policy())
 		d.answer("r", 0, 1, task.Succeed)
 		d.progress("r", 0, 1)
 		if again := d.answer("r", 0, 1, task.Succeed); !again.Duplicate {
@@ -167,10 +152,7 @@ func TestSuccessThenProgressThenSuccess(t *testing.T) {
 
 func TestWorkOnALostLeaseMayGoOnUntilItRunsElsewhere(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		d := open(t, "", wide())
-		d.Create("r", 1, steptest.Policy())
-		d.claim("r", 0)
-		d.grants()
+		d := begun(t, 1, steptest.Policy())
 		d.progress("r", 0, 1)
 		time.Sleep(50 * time.Second)
 		d.progress("r", 0, 1) // its lease ended; its result may still answer the next grant
@@ -192,10 +174,7 @@ func TestWorkOnALostLeaseMayGoOnUntilItRunsElsewhere(t *testing.T) {
 
 func TestAPausedLeaseDoesNotEndAndAResumedOneDoes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		d := open(t, "", wide())
-		d.Create("r", 1, steptest.Policy())
-		d.claim("r", 0)
-		d.grants()
+		d := begun(t, 1, steptest.Policy())
 		d.Pause("r-S000", 1)
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
@@ -389,10 +368,7 @@ func TestNeitherIsARestartAfterWhatWasGrantedHasEnded(t *testing.T) {
 
 func TestASlotOfWhatEndedDuringTheStartIsFreedWithItsLease(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		d := open(t, "", wide())
-		d.Create("r", 2, steptest.Policy())
-		d.claim("r", 0)
-		d.grants()
+		d := begun(t, 2, steptest.Policy())
 		running, err := d.Store.ListRunning(t.Context())
 		if err != nil {
 			t.Fatal(err)

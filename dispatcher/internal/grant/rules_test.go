@@ -254,10 +254,7 @@ func TestTheEndOfALeaseSaysWhetherARetryFollows(t *testing.T) {
 // TestAShortLeaseIsAlsoTheFirst.
 func TestAShortLeaseIsAlsoTheFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		d := open(t, "", wide())
-		d.Create("r", 1, policyWith(func(p *job.Policy) { p.Lease = 10 * time.Second }))
-		d.claim("r", 0)
-		d.grants()
+		d := begun(t, 1, policyWith(func(p *job.Policy) { p.Lease = 10 * time.Second }))
 		time.Sleep(11 * time.Second)
 		synctest.Wait()
 		if d.Task("r-S000").State.Status == task.Running {
@@ -271,10 +268,7 @@ func TestAnEndThatFailsIsNotLost(t *testing.T) {
 	for name, alive := range map[string]bool{"silent": false, "alive": true} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				d := open(t, "", wide())
-				d.Create("r", 1, steptest.Policy())
-				d.claim("r", 0)
-				d.grants()
+				d := begun(t, 1, steptest.Policy())
 				d.progress("r", 0, 1)
 				d.leases.full.Store(true)
 				time.Sleep(46 * time.Second)
@@ -300,10 +294,7 @@ func TestAnEndThatFailsIsNotLost(t *testing.T) {
 // TestAGrantWhoseLeaseEndsIsNotSaidAgain.
 func TestAGrantWhoseLeaseEndsIsNotSaidAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		d := open(t, "", wide())
-		d.Create("r", 1, steptest.Policy())
-		d.claim("r", 0)
-		d.grants()
+		d := begun(t, 1, steptest.Policy())
 		again := func() { d.claim("r", 0) }
 		d.leases.beforeExpiry.Store(&again)
 		time.Sleep(grant.StartTimeout + time.Second)
@@ -317,10 +308,7 @@ func TestAGrantWhoseLeaseEndsIsNotSaidAgain(t *testing.T) {
 // TestAnEndedAttemptIsNotEndedAgain by its lease, and frees one place, not two.
 func TestAnEndedAttemptIsNotEndedAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		d := open(t, "", wide())
-		d.Create("r", 4, policyWith(func(p *job.Policy) { p.MaxRunning = 1 }))
-		d.claim("r", 0)
-		d.grants()
+		d := begun(t, 4, policyWith(func(p *job.Policy) { p.MaxRunning = 1 }))
 		d.answer("r", 0, 1, task.Succeed)
 		time.Sleep(5 * time.Minute)
 		if got := d.leases.ended(); len(got) != 0 {
@@ -342,10 +330,7 @@ func TestAnEndedAttemptIsNotEndedAgain(t *testing.T) {
 // TestOnlyTheHolderKeepsALease, with signs of the attempt that runs.
 func TestOnlyTheHolderKeepsALease(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		d := open(t, "", wide())
-		d.Create("r", 1, steptest.Policy())
-		d.claim("r", 0)
-		d.grants()
+		d := begun(t, 1, steptest.Policy())
 		d.progress("r", 0, 1)
 		from := steptest.From(0, protocol.KindProgress)
 		from.Terminal = "other"
@@ -448,10 +433,7 @@ func TestARestartForgetsNoStart(t *testing.T) {
 func TestADeniedTerminalComesBackWithinBounds(t *testing.T) {
 	for lease, want := range map[time.Duration]int64{time.Hour: 60_000, 20 * time.Second: 20_000, 300 * time.Millisecond: 1000} {
 		inBubble(t, func(t *testing.T) {
-			d := open(t, "", wide())
-			d.Create("r", 1, policyWith(func(p *job.Policy) { p.Lease = lease }))
-			d.claim("r", 0)
-			d.grants()
+			d := begun(t, 1, policyWith(func(p *job.Policy) { p.Lease = lease }))
 			d.progress("r", 0, 1)
 			d.claimAs("other", 0, "r-S000")
 			if got := d.denials(); len(got) != 1 || got[0].Order.RetryAfterMs != want {
