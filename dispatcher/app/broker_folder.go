@@ -42,11 +42,14 @@ func (hq *headquarters) startSharing(ctx context.Context, cleanup *stack) error 
 			case <-sharing.Done():
 				return
 			case <-tick.C:
-				err := share(id.Folder, id.BrokerFolder)
-				if err != nil && !failing { // once for each trouble
-					hq.log.Error("cannot give the broker its files", "error", err)
-				}
-				failing = err != nil
+				hq.ward.Turn("the files of the broker", shareEvery, func() time.Duration {
+					err := share(id.Folder, id.BrokerFolder)
+					if err != nil && !failing { // once for each trouble
+						hq.log.Error("cannot give the broker its files", "error", err)
+					}
+					failing = err != nil
+					return shareEvery
+				})
 			}
 		}
 	})

@@ -122,9 +122,12 @@ func (hq *headquarters) reserveNumbers(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if err := hq.store.NoteNumber(ctx, hq.sender.Number()+numbersAhead); err != nil {
-				hq.log.Error("cannot reserve numbers", "error", err)
-			}
+			hq.ward.Turn("the reserving of numbers", reserveEvery, func() time.Duration {
+				if err := hq.store.NoteNumber(ctx, hq.sender.Number()+numbersAhead); err != nil {
+					hq.log.Error("cannot reserve numbers", "error", err)
+				}
+				return reserveEvery
+			})
 		}
 	}
 }
@@ -277,8 +280,7 @@ func (hq *headquarters) care(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-			hq.careNow(ctx, hq.now())
-			timer.Reset(careEvery)
+			timer.Reset(hq.ward.Turn("the care of keys", careEvery, func() time.Duration { hq.careNow(ctx, hq.now()); return careEvery }))
 		}
 	}
 }

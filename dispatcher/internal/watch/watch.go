@@ -168,10 +168,16 @@ func (w *Watch) follow(ctx context.Context) {
 		case <-pace.C:
 			due = true
 		}
-		w.publishEvents(ctx)
-		if due && w.publishStates(ctx) {
-			due = false
-			pace.Reset(stateEvery)
+		wait := w.ward.Turn("the telling of runs", stateEvery, func() time.Duration {
+			w.publishEvents(ctx)
+			if due && w.publishStates(ctx) {
+				due = false
+				return stateEvery
+			}
+			return 0
+		})
+		if wait > 0 {
+			pace.Reset(wait)
 		}
 	}
 }
