@@ -41,6 +41,9 @@ func makeBackup(ctx context.Context, databasePath, file string) (b Backup, err e
 	if _, err := os.Lstat(file); err == nil {
 		return Backup{}, fmt.Errorf("%s: %w; a backup never takes another file's place", file, fs.ErrExist)
 	}
+	if folder := filepath.Dir(file); absent(folder) {
+		return Backup{}, fmt.Errorf("there is no folder %s: %w; make it: mkdir -p %s", folder, fs.ErrNotExist, folder)
+	}
 	part := fmt.Sprintf("%s.part-%d", file, os.Getpid())
 	if err := sqlite.Copy(ctx, databasePath, part, applicationID); err != nil {
 		return Backup{}, err
@@ -59,6 +62,12 @@ func makeBackup(ctx context.Context, databasePath, file string) (b Backup, err e
 	}
 	b.Path = file
 	return b, sqlite.SyncFolder(filepath.Dir(file))
+}
+
+// absent reports whether nothing has that name.
+func absent(path string) bool {
+	_, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // InspectBackup reads every page of a database file, compares every result with

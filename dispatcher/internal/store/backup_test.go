@@ -142,3 +142,57 @@ func overwrite(t *testing.T, path string, offset int64, text string) {
 		t.Fatal(err)
 	}
 }
+
+// SQLite takes a relative path in a URI for one from the root of the file system.
+func TestBackupAndRestoreTakePathsAsTheyStand(t *testing.T) {
+	home := t.TempDir()
+	t.Chdir(home)
+	names := []string{"b.db", "a/b/c.db", "./x y.db", "../" + filepath.Base(home) + "/up.db", "50% ?#备份 '\".db", "%41.db", "?mode=memory", "#x", "file:c.db"}
+	for i, folder := range []string{"data", "d?#% 数据"} {
+		if err := os.MkdirAll(filepath.Join(folder, "a", "b"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		b := &bundle{t: t, path: filepath.Join(folder, "muster.db")}
+		b.open()
+		b.create(3)
+		for _, name := range names {
+			into := folder + "/" + name
+			if strings.HasPrefix(name, "../") {
+				into = name
+			}
+			made, err := store.MakeBackup(t.Context(), b.path, into)
+			if err != nil {
+				t.Errorf("%s: %v", into, err)
+				continue
+			}
+			info, err := os.Stat(filepath.Join(home, filepath.FromSlash(into)))
+			if err != nil || info.Mode().Perm() != 0o600 || info.Size() != made.Bytes || made.Bytes == 0 {
+				t.Errorf("%s: %v, %v, %+v", into, info, err, made)
+			}
+			restored := filepath.Join(folder, "a", "muster.db")
+			if _, err := store.Restore(t.Context(), into, restored, "ada", t0); err != nil {
+				t.Errorf("restored from %s: %v", into, err)
+			}
+			if err := os.Remove(into); err != nil {
+				t.Error(err)
+			}
+		}
+		b.close()
+		if left, err := filepath.Glob("*"); err != nil || len(left) != i+1 {
+			t.Errorf("left %v, %v", left, err)
+		}
+		if err := os.Chdir(home); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for what, err := range map[string]error{
+		"backup":  second(store.MakeBackup(t.Context(), "data/muster.db", "none/such/b.db")),
+		"restore": second(store.Restore(t.Context(), "data/muster.db", "none/such/muster.db", "ada", t0)),
+	} {
+		if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "there is no folder none/such") || !strings.Contains(err.Error(), "mkdir -p ") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }

@@ -60,6 +60,10 @@ func Restore(ctx context.Context, file, databasePath, by string, now time.Time) 
 }
 
 func restore(ctx context.Context, file, databasePath, by string, now time.Time) (r Restored, err error) {
+	if folder := filepath.Dir(databasePath); absent(folder) {
+		return Restored{}, fmt.Errorf("there is no folder %s: %w; make it, owned by whom the dispatcher runs as: mkdir -p -m 750 %s",
+			folder, fs.ErrNotExist, folder)
+	}
 	path, err := sqlite.Resolve(databasePath)
 	if err != nil {
 		return Restored{}, err

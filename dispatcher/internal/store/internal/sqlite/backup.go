@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -49,8 +48,12 @@ func Copy(ctx context.Context, from, into string, applicationID int32) (err erro
 
 // checkIdle checks the log that a killed headquarters left: SQLite would drop what
 // cannot be read of it, and the copy would miss it. Whoever holds the database
-// checked it when he opened it.
+// checked it when he opened it. A file at rest, as a backup is, needs no lock, which
+// would leave a file beside it.
 func checkIdle(path string) error {
+	if !exists(path+"-wal") && !exists(path+"-shm") {
+		return nil
+	}
 	lock, held, err := tryLock(path + lockSuffix)
 	if err != nil || !held {
 		return err
@@ -58,9 +61,14 @@ func checkIdle(path string) error {
 	return errors.Join(damaged(checkLog(path), path), lock.release())
 }
 
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
 func vacuum(ctx context.Context, source, into string, applicationID int32) (err error) {
 	query := url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(5000)"}}
-	db, err := sql.Open("sqlite", address(source, query))
+	db, err := connect(source, query)
 	if err != nil {
 		return err
 	}
@@ -72,7 +80,10 @@ func vacuum(ctx context.Context, source, into string, applicationID int32) (err 
 	if id != int64(applicationID) {
 		return fmt.Errorf("it is a database of another program (application id %d)", id)
 	}
-	_, err = db.ExecContext(ctx, "VACUUM INTO ?", address(into, nil))
+	uri, err := address(into, nil)
+	if err == nil {
+		_, err = db.ExecContext(ctx, "VACUUM INTO ?", uri)
+	}
 	return err
 }
 

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -56,7 +55,7 @@ func settled(path string) bool {
 
 func look(ctx context.Context, path string, query url.Values, applicationID int32, atLeast int64, read func(Querier) error) (err error) {
 	query["_pragma"] = []string{"busy_timeout(5000)", "query_only(1)"}
-	db, err := sql.Open("sqlite", address(path, query))
+	db, err := connect(path, query)
 	if err != nil {
 		return err
 	}

@@ -149,7 +149,7 @@ func (db *DB) open(ctx context.Context, path string, o Options) error {
 	if err != nil {
 		return err
 	}
-	db.writing, err = sql.Open("sqlite", address(path, url.Values{
+	db.writing, err = connect(path, url.Values{
 		"_txlock": {"immediate"},
 		"_pragma": {
 			"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
@@ -161,7 +161,7 @@ func (db *DB) open(ctx context.Context, path string, o Options) error {
 			// A huge transaction may grow the log once; this gives it back.
 			"journal_size_limit(67108864)",
 		},
-	}))
+	})
 	if err != nil {
 		return err
 	}
@@ -231,9 +231,9 @@ type Pool struct {
 }
 
 func openPool(path string, size, idle int) (*Pool, error) {
-	db, err := sql.Open("sqlite", address(path, url.Values{
+	db, err := connect(path, url.Values{
 		"_pragma": {"busy_timeout(5000)", "query_only(1)"},
-	}))
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -330,13 +330,28 @@ func Resolve(path string) (string, error) {
 	return filepath.Join(dir, filepath.Base(abs)), nil
 }
 
-func address(path string, query url.Values) string {
-	slashed := filepath.ToSlash(path)
+// address is the URI of a file, whatever its name holds. SQLite would take a relative
+// path in one for a path from the root.
+func address(path string, query url.Values) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	slashed := filepath.ToSlash(abs)
 	if !strings.HasPrefix(slashed, "/") {
 		slashed = "/" + slashed // a drive letter
 	}
 	u := url.URL{Scheme: "file", Path: slashed, RawQuery: query.Encode()}
-	return u.String()
+	return u.String(), nil
+}
+
+// connect returns a pool of connections to a file. None is open yet.
+func connect(path string, query url.Values) (*sql.DB, error) {
+	uri, err := address(path, query)
+	if err != nil {
+		return nil, err
+	}
+	return sql.Open("sqlite", uri)
 }
 
 // damaged adds to what SQLite says about a broken file how to get out of it. That
