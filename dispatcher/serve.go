@@ -8,6 +8,7 @@ import (
 
 	"muster/dispatcher/app"
 	"muster/dispatcher/internal/cli/screen"
+	"muster/dispatcher/internal/heap"
 	"muster/internal/logs"
 	"muster/internal/settings"
 )
@@ -48,6 +49,7 @@ func serveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			defer heap.Hold(heap.Size)()
 			return app.Run(cmd.Context(), cfg, app.Options{Version: version, Logger: log, Ready: func(addr string) {
 				log.Info("headquarters is ready", "address", addr, "version", version)
 			}})
