@@ -19,6 +19,7 @@ import (
 	"muster/dispatcher/internal/cli/house"
 	"muster/dispatcher/internal/cli/records"
 	"muster/dispatcher/internal/cli/screen"
+	"muster/dispatcher/internal/techkit"
 	"muster/internal/protocol"
 	"muster/internal/trust"
 )
@@ -27,7 +28,7 @@ import (
 // ones on each call.
 func Commands() []*cobra.Command {
 	return slices.Concat([]*cobra.Command{runCommand(), cancelCommand(), statusCommand(), jobsCommand(), healthCommand(),
-		approveCommand(), approvalsCommand()}, house.Commands(), records.Commands())
+		approveCommand(), approvalsCommand(), techkit.Command()}, house.Commands(), records.Commands())
 }
 
 // access says how to reach headquarters.

@@ -1,11 +1,7 @@
 package house
 
 import (
-	"crypto/ed25519"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -93,20 +89,7 @@ func (c certification) certify(id *identity.Identity, user string, now time.Time
 	if until := c.kept(id, user); c.keep && until.Sub(now) > renewBefore {
 		return until, nil
 	}
-	_, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return until, fmt.Errorf("cannot make a key: %w", err)
-	}
-	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, private)
-	if err != nil {
-		return until, fmt.Errorf("cannot make a certificate request: %w", err)
-	}
-	request = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request})
-	cert, draft, err := id.Issue(request, trust.Holder{User: user}, c.lifetime, now)
-	if err != nil {
-		return until, err
-	}
-	key, err := trust.EncodeKey(private)
+	cert, key, until, err := id.CertifyUser(user, c.lifetime, now)
 	if err != nil {
 		return until, err
 	}
@@ -118,7 +101,7 @@ func (c certification) certify(id *identity.Identity, user string, now time.Time
 			return until, err
 		}
 	}
-	return draft.NotAfter, nil
+	return until, nil
 }
 
 // kept is until when the user's certificate is good, with its key and by this

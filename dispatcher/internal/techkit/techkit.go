@@ -1,0 +1,83 @@
+// Package techkit packs what a technician with a laptop needs to speak with
+// headquarters by stock tools: option files, the authority's certificate, a cheat sheet
+// in two languages, and scripts that ask and watch.
+//
+// It sends nothing, and it decides nobody's rights: the users file does.
+package techkit
+
+import (
+	"archive/zip"
+	"embed"
+	"fmt"
+	"io"
+	"io/fs"
+	"text/template"
+	"time"
+)
+
+//go:embed files
+var files embed.FS
+
+// Kit is what goes into one archive. Every text must be free of line breaks.
+type Kit struct {
+	User string
+	Host string
+	Port string
+	Root string // of the topics
+	CA   []byte // PEM; nil: without TLS
+	// Login says that the broker wants a proof of who the user is: Cert and Key (PEM),
+	// else Password, else the user writes one into the option files.
+	Login     bool
+	Cert, Key []byte
+	Password  string
+}
+
+// Write writes the archive, all of it in one folder. Scripts can be executed, and what
+// holds a secret is the user's alone.
+func (k *Kit) Write(w io.Writer, now time.Time) error {
+	archive := zip.NewWriter(w)
+	folder := "muster-" + k.User + "/"
+	put := func(name string, mode fs.FileMode, write func(io.Writer) error) error {
+		header := &zip.FileHeader{Name: folder + name, Method: zip.Deflate, Modified: now}
+		header.SetMode(mode)
+		out, err := archive.CreateHeader(header)
+		if err == nil {
+			err = write(out)
+		}
+		if err != nil {
+			return fmt.Errorf("cannot pack %s: %w", name, err)
+		}
+		return nil
+	}
+	for _, f := range []struct {
+		name, source string
+		mode         fs.FileMode
+	}{
+		{"mosquitto_pub", "mosquitto.tmpl", 0o600}, {"mosquitto_sub", "mosquitto.tmpl", 0o600}, {"mosquitto_rr", "mosquitto.tmpl", 0o600},
+		{"ask.sh", "ask.sh.tmpl", 0o700}, {"watch.sh", "watch.sh.tmpl", 0o700}, {"ask.ps1", "ask.ps1.tmpl", 0o600}, {"watch.ps1", "watch.ps1.tmpl", 0o600},
+		{"cheatsheet.en.md", "cheatsheet.en.md.tmpl", 0o600}, {"cheatsheet.zh-CN.md", "cheatsheet.zh-CN.md.tmpl", 0o600},
+	} {
+		text, err := template.ParseFS(files, "files/"+f.source)
+		if err != nil {
+			return fmt.Errorf("cannot read %s: %w", f.source, err)
+		}
+		if err := put(f.name, f.mode, func(w io.Writer) error { return text.Execute(w, k) }); err != nil {
+			return err
+		}
+	}
+	for _, f := range []struct {
+		name string
+		text []byte
+	}{{"ca.crt", k.CA}, {k.User + ".crt", k.Cert}, {k.User + ".key", k.Key}} {
+		if f.text == nil {
+			continue
+		}
+		if err := put(f.name, 0o600, func(w io.Writer) error { _, err := w.Write(f.text); return err }); err != nil {
+			return err
+		}
+	}
+	if err := archive.Close(); err != nil {
+		return fmt.Errorf("cannot pack the kit: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,197 @@
+package e2e_test
+
+import (
+	"archive/zip"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"muster/internal/protocol"
+	"muster/tests/programs"
+)
+
+// secured is a headquarters as `dispatcher init` makes it, over TLS alone, with two
+// technicians: tech1 has a password, tech2 a certificate.
+func secured(t *testing.T) *site {
+	t.Helper()
+	s := &site{t: t, dir: t.TempDir(), addr: programs.FreeAddr(t)}
+	if said, code := programs.Run(t, filepath.Join(bin, "dispatcher"), "init", filepath.Join(s.dir, "hq"), "--host", "127.0.0.1"); code != 0 {
+		t.Fatal(said)
+	}
+	hash := exec.CommandContext(t.Context(), filepath.Join(bin, "broker"), "hash-password")
+	hash.Stdin = strings.NewReader("a kit's own secret\n")
+	hashed, err := hash.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.edit("hq/users.yaml", func(text string) string {
+		return text + fmt.Sprintf("  - {name: tech1, role: technician, stores: all, password: %q}\n  - {name: tech2, role: technician, stores: all, certificate: true}\n", strings.TrimSpace(string(hashed)))
+	})
+	s.edit("hq/stores.csv", func(text string) string { return text + "SH_0312,店,Asia/Shanghai,region=east\n" })
+	s.edit("hq/dispatcher.yaml", func(text string) string {
+		text = strings.ReplaceAll(text, "0.0.0.0:8883", s.addr)
+		text = strings.ReplaceAll(text, "0.0.0.0:8443", "127.0.0.1:0")
+		return text
+	})
+	s.config = filepath.Join(s.dir, "hq", "dispatcher.yaml")
+	return s
+}
+
+func (s *site) edit(name string, change func(string) string) {
+	s.t.Helper()
+	path := filepath.Join(s.dir, name)
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(path, []byte(change(string(text))), 0o600)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// kit packs a user's kit, unpacks it as a laptop would, and returns its folder.
+func (s *site) kit(user string, more ...string) string {
+	s.t.Helper()
+	packed := filepath.Join(s.dir, user+".zip")
+	if said, code := programs.Run(s.t, filepath.Join(bin, "dispatcher"), append([]string{"tech-kit", user, "-c", s.config, "--out", packed}, more...)...); code != 0 {
+		s.t.Fatal(said)
+	}
+	archive, err := zip.OpenReader(packed)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = archive.Close() }()
+	for _, f := range archive.File {
+		in, err := f.Open()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		text, err := io.ReadAll(in)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if err := os.Chmod(s.write(f.Name, string(text)), f.Mode().Perm()); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return filepath.Join(s.dir, "muster-"+user)
+}
+
+// asksByKit asks by the kit's script, and returns the reply and how the script ended.
+func (s *site) asksByKit(kit, verb, body string) (protocol.Reply, int) {
+	s.t.Helper()
+	said, code := programs.Run(s.t, filepath.Join(kit, "ask.sh"), verb, body)
+	var reply protocol.Reply
+	if err := protocol.Decode([]byte(said), protocol.MaxPayloadBytes, &reply); err != nil {
+		s.t.Fatalf("%s %s: ended with %d: %s", verb, body, code, said)
+	}
+	return reply, code
+}
+
+// TestATechniciansKitAsksAndWatchesOverTLS: the stock tools with nothing but the kit,
+// by password and by certificate; the watch outlives headquarters.
+func TestATechniciansKitAsksAndWatchesOverTLS(t *testing.T) {
+	t.Parallel()
+	programs.Installed(t, "mosquitto_rr")
+	programs.Installed(t, "bash")
+	s := secured(t)
+	first := s.kit("tech1", "--password-file", s.write("secret", "a kit's own secret\n"))
+	second := s.kit("tech2")
+	if info, err := os.Stat(filepath.Join(second, "tech2.key")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the key: %v, %v", info, err)
+	}
+	if said, code := programs.Run(t, filepath.Join(bin, "dispatcher"), "tech-kit", "nobody", "-c", s.config, "--out", filepath.Join(s.dir, "n.zip")); code == 0 || !strings.Contains(said, "has no user nobody") {
+		t.Errorf("a kit for a stranger: %d, %s", code, said)
+	}
+	if said, code := programs.Run(t, filepath.Join(bin, "dispatcher"), "tech-kit", "tech2", "-c", s.config, "--out", filepath.Join(s.dir, "tech2.zip")); code == 0 || !strings.Contains(said, "exists already") {
+		t.Errorf("over a file: %d, %s", code, said)
+	}
+	s.serve()
+	watch := programs.Launch(t, "bash", filepath.Join(first, "watch.sh"))
+	if reply, code := s.asksByKit(second, "help", ""); code != 0 || len(reply.Usage) == 0 {
+		t.Errorf("help: %d, %+v", code, reply)
+	}
+	started := func(kit, id string) {
+		t.Helper()
+		// The watch may not have subscribed yet, and the line is not kept: ask again.
+		asked := 0
+		programs.Seldom(t, "a line of a start", func() bool {
+			asked++
+			reply, code := s.asksByKit(kit, "run", fmt.Sprintf(`{"job":"collect_log","stores":["SH_0312"],"requestId":"%s-%d"}`, id, asked))
+			if reply.Code == protocol.CodeRateLimited {
+				return false
+			}
+			if code != 0 {
+				t.Fatalf("%d: %+v", code, reply)
+			}
+			return strings.Contains(watch.Output(), "Run "+reply.RunID+" started") && strings.Contains(watch.Output(), "批次 "+reply.RunID+" 已开始")
+		})
+	}
+	started(first, "a")
+	s.write("muster-tech1/request.json", "\ufeff{\"job\":\"nope\",\r\n\"stores\":\"all\"}\r\n")
+	if reply, code := s.asksByKit(first, "run", "@request.json"); code != 1 || reply.Code != protocol.CodeUnknownJob {
+		t.Errorf("a refused one: %d, %+v", code, reply)
+	}
+	s.hq.Kill()
+	watch.AwaitOutput("watch: connecting again")
+	s.serve()
+	started(second, "b")
+	s.refusesForGood(first)
+}
+
+// refusesForGood: what cannot heal ends the watch, and says why.
+func (s *site) refusesForGood(kit string) {
+	s.t.Helper()
+	run := func(args ...string) (string, int) {
+		p := programs.Launch(s.t, "bash", append([]string{filepath.Join(kit, "watch.sh")}, args...)...)
+		code := p.ExitCode()
+		return p.Output(), code
+	}
+	if said, code := run("muster/v1/stores/#"); code != 2 || !strings.Contains(said, "refuses these topics: muster/v1/stores/#") {
+		s.t.Errorf("a topic of others: %d, %s", code, said)
+	}
+	s.edit("muster-tech1/mosquitto_sub", func(text string) string { return strings.ReplaceAll(text, "a kit's own secret", "another secret") })
+	if said, code := run(); code != 2 || !strings.Contains(said, "refuses the login of tech1") {
+		s.t.Errorf("a wrong password: %d, %s", code, said)
+	}
+	s.edit("muster-tech1/mosquitto_sub", func(text string) string { return text + "--no-such-option\n" })
+	if said, code := run(); code != 2 || !strings.Contains(said, "an option file is wrong") {
+		s.t.Errorf("a wrong option: %d, %s", code, said)
+	}
+}
+
+// TestAKitHoldsWhatItNeedsAndNothingElse looks at every file of one without a password.
+func TestAKitHoldsWhatItNeedsAndNothingElse(t *testing.T) {
+	t.Parallel()
+	s := secured(t)
+	folder := s.kit("tech1", "--host", "hq.example.com:9883")
+	var names []string
+	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if strings.Contains(string(text), "{{") || strings.Contains(string(text), "<no value>") {
+			t.Errorf("%s is not filled in", path)
+		}
+		names = append(names, d.Name())
+		return err
+	})
+	const want = "ask.ps1 ask.sh ca.crt cheatsheet.en.md cheatsheet.zh-CN.md mosquitto_pub mosquitto_rr mosquitto_sub watch.ps1 watch.sh"
+	if got := strings.Join(names, " "); err != nil || got != want {
+		t.Errorf("got %s, %v", got, err)
+	}
+	options, err := os.ReadFile(filepath.Join(folder, "mosquitto_rr"))
+	if err != nil || !strings.Contains(string(options), "-h hq.example.com\n-p 9883\n") || !strings.Contains(string(options), "# -P password") {
+		t.Errorf("got %s, %v", options, err)
+	}
+	if _, port, err := net.SplitHostPort(s.addr); err != nil || strings.Contains(string(options), port) {
+		t.Errorf("the port is still %s, %v", port, err)
+	}
+}
