@@ -196,7 +196,8 @@ func (s *stand) wantExecutions(want map[string]int) {
 // said between the backup and the restore, except by terminals.
 func (s *stand) judgeFromTheBackupOn(eye *history.Writer) {
 	s.t.Helper()
-	e := checker.Evidence{Reports: s.Look(eye), Store: s.Store(), Limits: s.Config.Limits}
+	e := checker.Evidence{Store: s.Store(), Limits: s.Config.Limits}
+	e.Reports = s.Look(eye) // after the database, which lists no file that is not there yet
 	read, err := history.Read(s.History())
 	if err != nil {
 		s.t.Fatal(err)

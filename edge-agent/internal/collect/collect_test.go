@@ -2,6 +2,8 @@ package collect_test
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -130,6 +132,8 @@ func TestCollectLetsNoSecretOut(t *testing.T) {
 	}
 	config := shanghai(filepath.Join(dir, "*.log"))
 	config.ConfigFiles = []string{filepath.Join(dir, "*.{ini,yaml,json,xml,conf,p12,pem}")}
+	fingerprints := hashes(t, filepath.Join(dir, "*"))
+	write(t, filepath.Join(dir, "plain.ini"), []byte("store=0001\n"))
 	collector, err := collect.New(config)
 	if err != nil {
 		t.Fatal(err)
@@ -144,19 +148,49 @@ func TestCollectLetsNoSecretOut(t *testing.T) {
 				t.Fatalf("%s is out: …%s…", part, result[max(0, at-80):at+20])
 			}
 		}
+		for name, sum := range fingerprints {
+			if bytes.Contains(result, []byte(sum)) {
+				t.Errorf("the hash of %s is out: with the rest of the file it tells a short secret", name)
+			}
+		}
 		var out output
 		if err := json.Unmarshal(result, &out); err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range out.Config {
+			if filepath.Base(c.Path) == "plain.ini" {
+				if want := "9dc4d37f4feb7c9f00714ba59bf2fc2b8570d52df57a711445da5fbf10118cdc"; c.SHA256 != want {
+					t.Errorf("the hash of a file without secrets is %s, want %s", c.SHA256, want)
+				}
+				continue
+			}
 			if c.Redactions == 0 != c.Binary || c.Binary != strings.HasSuffix(c.Path, ".p12") {
 				t.Errorf("%s: %d redactions, binary %v, %q", c.Path, c.Redactions, c.Binary, c.Content)
 			}
 		}
-		if len(out.Config) != 8 || out.Config[1].Content != "[db]\nhost=10.0.0.5\npassword=[redacted]\n;token=[redacted]" {
-			t.Errorf("%d settings, %q", len(out.Config), out.Config[1].Content)
+		if len(out.Config) != 9 || out.Config[2].Content != "[db]\nhost=10.0.0.5\npassword=[redacted]\n;token=[redacted]" {
+			t.Errorf("%d settings, %q", len(out.Config), out.Config[2].Content)
 		}
 	}
+}
+
+// hashes are the SHA-256 of files as they lie, by their names.
+func hashes(t *testing.T, pattern string) map[string]string {
+	t.Helper()
+	names, err := filepath.Glob(pattern)
+	if err != nil || len(names) == 0 {
+		t.Fatal("nothing to hash:", err)
+	}
+	sums := map[string]string{}
+	for _, name := range names {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.Sum256(content)
+		sums[name] = hex.EncodeToString(sum[:])
+	}
+	return sums
 }
 
 func TestExamplesOfTheSchemas(t *testing.T) {

@@ -179,7 +179,7 @@ var colour = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\
 
 func (l *logReading) finish(summary sources.Summary) {
 	e, c := &l.entry, l.run.collector
-	e.SizeBytes, e.SHA256 = summary.Bytes, summary.SHA256
+	e.SizeBytes = summary.Bytes
 	e.ModifiedAtMs = summary.ModifiedAt.UnixMilli()
 	e.ModifiedAt = c.at(e.ModifiedAtMs)
 	e.Encoding, e.EncodingBasis = l.lines.Encoding()
@@ -279,7 +279,7 @@ func (r *run) readConfigFile(file *sources.File, match sources.Match) error {
 	if err != nil {
 		return err
 	}
-	entry.SizeBytes, entry.SHA256 = summary.Bytes, summary.SHA256
+	entry.SizeBytes = summary.Bytes
 	entry.ModifiedAtMs = summary.ModifiedAt.UnixMilli()
 	entry.ModifiedAt = r.collector.at(entry.ModifiedAtMs)
 	entry.Encoding, entry.EncodingBasis = lines.Encoding()
@@ -290,6 +290,10 @@ func (r *run) readConfigFile(file *sources.File, match sources.Match) error {
 	entry.Binary = strange > 3 && strange*50 > int64(content.Len()) || file.Compression() == sources.Unsupported
 	if !entry.Binary {
 		entry.Content, entry.Redactions = redact.Text(content.String())
+	}
+	// Beside all the rest of the file its hash would tell a short secret to whoever tries them all.
+	if entry.Redactions == 0 && !entry.Binary && !entry.ContentTruncated {
+		entry.SHA256 = summary.SHA256
 	}
 	r.say(match.Path, summary.Problems...)
 	r.config = append(r.config, entry)

@@ -23,7 +23,7 @@ type output struct {
 		Files, Bytes, Lines, LinesInRange, Errors, Warnings, UndecodableBytes, ErrorGroups, ConfigFiles, Problems int64
 	}
 	Logs []struct {
-		Path, SHA256, Compression, Encoding, EncodingBasis                                    string
+		Path, Compression, Encoding, EncodingBasis                                            string
 		SizeBytes, UndecodableBytes, Lines, LinesInRange, ContinuationLines, LinesWithoutTime int64
 		Levels                                                                                map[string]int64
 		FirstAt, LastAt, FileFirstAt, FileLastAt                                              string

@@ -44,7 +44,6 @@ type logEntry struct {
 	SizeBytes         int64            `json:"sizeBytes"`
 	ModifiedAt        string           `json:"modifiedAt"`
 	ModifiedAtMs      int64            `json:"modifiedAtMs"`
-	SHA256            string           `json:"sha256"`
 	Compression       string           `json:"compression"`
 	Encoding          string           `json:"encoding"`
 	EncodingBasis     string           `json:"encodingBasis"`
@@ -99,7 +98,7 @@ type configEntry struct {
 	SizeBytes        int64  `json:"sizeBytes"`
 	ModifiedAt       string `json:"modifiedAt"`
 	ModifiedAtMs     int64  `json:"modifiedAtMs"`
-	SHA256           string `json:"sha256"`
+	SHA256           string `json:"sha256,omitempty"` // of the bytes as they lie; "" unless all of them are told
 	Encoding         string `json:"encoding"`
 	EncodingBasis    string `json:"encodingBasis"`
 	UndecodableBytes int64  `json:"undecodableBytes"`
