@@ -316,9 +316,9 @@ func (b *book) manifest(f reportFile, where Finding, rev Revision) {
 	}
 }
 
-// changing reports whether a file beside the reports is written again: the audit's
+// Changing reports whether a file beside the reports is written again: the audit's
 // heads, the index, and the newest page of each job.
-func changing(name string) bool {
+func Changing(name string) bool {
 	return strings.HasPrefix(name, "audit/") || strings.HasPrefix(name, "latest/") || name == "index.html"
 }
 
@@ -326,7 +326,7 @@ func changing(name string) bool {
 func (b *book) looks() {
 	first := map[string]history.Line{}
 	for _, l := range b.History {
-		if l.Act != history.ActLooked || changing(l.Name) {
+		if l.Act != history.ActLooked || Changing(l.Name) {
 			continue
 		}
 		b.weigh("looks", 1)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"muster/tests/chaos/checker"
 	"muster/tests/chaos/history"
 	"muster/tests/fleet"
 )
@@ -141,7 +142,7 @@ func (s *soak) look(again bool) {
 		return err
 	}
 	s.failed(fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || strings.HasPrefix(entry.Name(), ".") || strings.HasPrefix(name, "audit/") || s.looks.seen[name] {
+		if err != nil || entry.IsDir() || strings.HasPrefix(entry.Name(), ".") || checker.Changing(name) || s.looks.seen[name] {
 			return gone(err)
 		}
 		content, err := fs.ReadFile(root, name)
