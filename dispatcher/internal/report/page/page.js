@@ -102,6 +102,7 @@
     for (let c = 5; c < 5 + columns; c++) {
       const value = cells[c].textContent;
       const cell = labelled(titles[c], el("td", { "class": /^-?[0-9.]+$/.test(value) ? "v n" : "v" }, ...cells[c].childNodes));
+      if (value.length <= 12) cell.classList.add("short"); // a date or a number is not broken
       if (value === "–") cell.classList.add("empty");
       row.append(cell);
     }

@@ -189,7 +189,7 @@ func skewWords(s skew) words.Pair {
 	if s.measured == 0 {
 		return words.Pair{Zh: "未测得", En: "not measured"}
 	}
-	worst := fmt.Sprintf("%+.1f s", time.Duration(s.worst*int64(time.Millisecond)).Seconds())
+	worst := skewText(&s.worst)
 	limit := fmt.Sprintf("%.0f s", skewNoted.Seconds())
 	if s.off == 0 {
 		return words.Pair{Zh: fmt.Sprintf("%d 家均在 %s 以内（最大 %s，%s）", s.measured, limit, worst, s.store),
