@@ -58,12 +58,12 @@ func Run(ctx context.Context, cfg Config, opts Options) (err error) {
 	if err != nil {
 		return err
 	}
-	jobs, places, err := load(cfg)
+	jobs, stores, err := load(cfg)
 	if err != nil {
 		return err
 	}
 	own := clock.New(opts.Wall)
-	hq := &headquarters{cfg: cfg, topics: topics, log: log, version: opts.Version, jobs: jobs, hands: newHands(), disk: make(chan error, diskWords),
+	hq := &headquarters{cfg: cfg, topics: topics, log: log, version: opts.Version, jobs: jobs, hands: newHands(), welcomed: make(chan struct{}), disk: make(chan error, diskWords),
 		clock: own, now: own.Now, listen: opts.Listen}
 	st, err := openStore(ctx, cfg, log, hq.diskSaid)
 	if err != nil {
@@ -71,13 +71,14 @@ func Run(ctx context.Context, cfg Config, opts Options) (err error) {
 	}
 	hq.store = st
 	cleanup.push(st.Close)
-	if err := takeRegister(ctx, st, places, hq.now(), log); err != nil {
-		return err
-	}
-	if err := hq.wire(); err != nil {
-		return err
-	}
-	if err := hq.start(ctx, &cleanup); err != nil {
+	if err := hq.open(ctx, stores, &cleanup); err != nil {
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			log.Info("headquarters stops before it is ready")
+			return nil
+		}
+		if !errors.Is(err, store.ErrCorrupt) {
+			err = errors.Join(st.Sound(ctx), err) // damage may be what broke the start
+		}
 		return err
 	}
 	opts.Ready(hq.address())
@@ -92,7 +93,11 @@ type Found struct{ Jobs, Stores int }
 // Check reads everything that Run reads, but for the database: jobs, stores, and
 // the users, passwords and certificates of the transport.
 func Check(cfg Config) (Found, error) {
-	jobs, places, err := load(cfg)
+	jobs, stores, err := load(cfg)
+	if err != nil {
+		return Found{}, err
+	}
+	places, err := stores.Places()
 	if err != nil {
 		return Found{}, err
 	}
@@ -102,10 +107,10 @@ func Check(cfg Config) (Found, error) {
 	return Found{Jobs: len(jobs.List()), Stores: len(places)}, nil
 }
 
-func load(cfg Config) (*job.Registry, []store.Place, error) {
+func load(cfg Config) (*job.Registry, register.File, error) {
 	jobFiles, err := fs.Sub(configs.FS, "jobs")
 	if err != nil {
-		return nil, nil, fmt.Errorf("cannot read the embedded jobs: %w", err)
+		return nil, register.File{}, fmt.Errorf("cannot read the embedded jobs: %w", err)
 	}
 	name := "jobs (embedded)"
 	if cfg.JobsFolder != "" {
@@ -113,21 +118,21 @@ func load(cfg Config) (*job.Registry, []store.Place, error) {
 	}
 	jobs, err := job.Load(name, jobFiles, schemas.FS)
 	if err != nil {
-		return nil, nil, err
+		return nil, register.File{}, err
 	}
-	places, err := loadPlaces(cfg.StoresFile)
-	return jobs, places, err
+	stores, err := readRegister(cfg.StoresFile)
+	return jobs, stores, err
 }
 
-func loadPlaces(path string) ([]store.Place, error) {
+func readRegister(path string) (register.File, error) {
 	if path != "" {
-		return register.Load(path)
+		return register.Read(path)
 	}
 	data, err := configs.FS.ReadFile("stores.csv")
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the embedded register: %w", err)
+		return register.File{}, fmt.Errorf("cannot read the embedded register: %w", err)
 	}
-	return register.Parse("stores.csv (embedded)", data)
+	return register.File{Name: "stores.csv (embedded)", Data: data}, nil
 }
 
 // openStore opens the database, or makes it in a new headquarters, and with it the
@@ -144,11 +149,24 @@ func openStore(ctx context.Context, cfg Config, log *slog.Logger, trouble func(e
 			return nil, fmt.Errorf("cannot make the folder: %w", err)
 		}
 	}
-	return store.Open(ctx, store.Options{Path: database, Logger: log, Trouble: trouble})
+	return store.Open(ctx, store.Options{Path: database, Logger: log, Trouble: trouble,
+		Early: cfg.Transport == TransportEmbedded}) // an external broker takes messages in meanwhile
 }
 
-func takeRegister(ctx context.Context, st *store.Store, places []store.Place, now time.Time, log *slog.Logger) error {
-	added, changed, retired, err := st.ReplacePlaces(store.Owed(ctx, "register"), places, now)
+func takeRegister(ctx context.Context, st *store.Store, stores register.File, now time.Time, log *slog.Logger) error {
+	n, same, err := st.PlacesFrom(ctx, stores.Hash())
+	if err != nil {
+		return err
+	}
+	if same {
+		log.Info("store register is as it was", "stores", n)
+		return nil
+	}
+	places, err := stores.Places()
+	if err != nil {
+		return err
+	}
+	added, changed, retired, err := st.ReplacePlaces(store.Owed(ctx, "register"), stores.Hash(), places, now)
 	if errors.Is(err, store.ErrOwed) {
 		log.Warn("there is no room for what changed in the store register: the old one counts until there is", "stores", len(places))
 		return nil

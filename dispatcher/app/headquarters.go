@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/url"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"muster/dispatcher/internal/admin"
@@ -24,6 +25,7 @@ import (
 	"muster/dispatcher/internal/offer"
 	"muster/dispatcher/internal/presence"
 	"muster/dispatcher/internal/quarantine"
+	"muster/dispatcher/internal/register"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
 	"muster/dispatcher/internal/trigger"
@@ -41,10 +43,12 @@ type headquarters struct {
 	clock   *clock.Clock
 	now     func() time.Time // of the clock
 	listen  transport.Listen
-	topics  protocol.Topics
-	zone    *time.Location // of reports and lines
-	jobs    *job.Registry
-	store   *store.Store
+	// welcomed is closed when others are let in.
+	welcomed chan struct{}
+	topics   protocol.Topics
+	zone     *time.Location // of reports and lines
+	jobs     *job.Registry
+	store    *store.Store
 
 	link   transport.Link
 	hands  *hands
@@ -78,8 +82,21 @@ type headquarters struct {
 	watch     *watch.Watch
 }
 
-// start starts the steps, and the link last: what comes in finds every step
-// ready. Over an external broker what the steps publish waits for the link.
+// open reads the register, makes the steps and starts them.
+func (hq *headquarters) open(ctx context.Context, stores register.File, cleanup *stack) error {
+	if err := takeRegister(ctx, hq.store, stores, hq.now(), hq.log); err != nil {
+		return err
+	}
+	if err := hq.wire(); err != nil {
+		return err
+	}
+	return hq.start(ctx, cleanup)
+}
+
+// start starts the steps. The embedded broker opens as soon as offers can be served,
+// while the others still gather what they need and the database is checked; see
+// welcome. An external one is asked for messages last, and what the steps publish
+// waits for it.
 func (hq *headquarters) start(ctx context.Context, cleanup *stack) error {
 	cleanup.push(hq.aside.Close)
 	cleanup.push(stopped(hq.bans.stop))
@@ -95,30 +112,29 @@ func (hq *headquarters) start(ctx context.Context, cleanup *stack) error {
 	}
 	hq.queue.Start(ctx)
 	cleanup.push(stopped(hq.queue.Stop))
-	for _, step := range []struct {
-		start func(context.Context) error
-		stop  func()
-	}{
-		{hq.presence.Start, hq.presence.Stop},
-		{hq.grant.Start, hq.grant.Stop},
-		{hq.intake.Start, hq.intake.Stop},
-		{hq.offer.Start, hq.offer.Stop},
-		{hq.backlog.Start, hq.backlog.Stop},
-		{hq.catalogue.Start, hq.catalogue.Stop},
-		{hq.barrier.Start, hq.barrier.Stop},
-		{hq.watch.Start, hq.watch.Stop},
-	} {
-		cleanup.push(stopped(step.stop))
-		if err := step.start(ctx); err != nil {
+	for _, stop := range []func(){hq.presence.Stop, hq.offer.Stop, hq.grant.Stop, hq.intake.Stop, hq.backlog.Stop,
+		hq.catalogue.Stop, hq.barrier.Stop, hq.watch.Stop, hq.hands.stop} {
+		cleanup.push(stopped(stop)) // each may come before its start
+	}
+	cleanup.push(patiently(ctx, hq.link.Stop))
+	cleanup.push(stopped(hq.trigger.Stop))
+	serve := []func(context.Context) error{hq.presence.Start, hq.offer.Start}
+	answer := []func(context.Context) error{hq.grant.Start, hq.intake.Start, hq.backlog.Start, hq.catalogue.Start,
+		hq.barrier.Start, hq.watch.Start, hq.trigger.Start, hq.welcome}
+	link := []func(context.Context) error{hq.openLink}
+	order := slices.Concat(serve, answer, link)
+	if hq.cfg.Transport == TransportEmbedded {
+		order = slices.Concat(serve, link, answer)
+	}
+	for _, start := range order {
+		if err := start(ctx); err != nil {
 			return err
 		}
 	}
-	cleanup.push(stopped(hq.hands.stop))
-	cleanup.push(patiently(ctx, hq.link.Stop))
-	if err := hq.trigger.Start(ctx); err != nil {
-		return err
-	}
-	cleanup.push(stopped(hq.trigger.Stop))
+	return nil
+}
+
+func (hq *headquarters) openLink(ctx context.Context) error {
 	if err := hq.link.Start(ctx); err != nil {
 		return err
 	}
@@ -126,6 +142,27 @@ func (hq *headquarters) start(ctx context.Context, cleanup *stack) error {
 		return err
 	}
 	return hq.publishInfo(ctx)
+}
+
+// welcome lets in what others say, once every step is there and the database is known
+// to be sound. An offer may be served before, since nothing runs without a grant; an
+// answer may not: told that a task is not known, a terminal deletes what it holds.
+func (hq *headquarters) welcome(ctx context.Context) error {
+	if err := hq.store.Sound(ctx); err != nil {
+		return err
+	}
+	close(hq.welcomed)
+	return nil
+}
+
+// awaitWelcome returns once others are let in, or with ctx's error.
+func (hq *headquarters) awaitWelcome(ctx context.Context) error {
+	select {
+	case <-hq.welcomed:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("headquarters has not started: %w", ctx.Err())
+	}
 }
 
 func stopped(stop func()) func() error {
@@ -177,6 +214,9 @@ func (hq *headquarters) handle(ctx context.Context, in transport.Inbound) (err e
 // handleByHand is handle for a link that calls it on each connection's own goroutine.
 // Technicians are few, and do not wait behind terminals.
 func (hq *headquarters) handleByHand(ctx context.Context, in transport.Inbound) (err error) {
+	if err := hq.awaitWelcome(ctx); err != nil {
+		return err
+	}
 	if addr, ok := hq.topics.Parse(in.Topic); ok && addr.Area == protocol.AreaRequest {
 		return hq.handle(ctx, in)
 	}

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
@@ -33,7 +34,7 @@ func (hq *headquarters) wireIdentity() error {
 	hq.identity = id
 	hq.gate = gate.New(gate.Config{Keys: hq.store, Numbers: hq.store, Now: hq.now, Logger: hq.log, Alarm: hq.alarmAbout})
 	if hq.cfg.Enrolment.Address != "" {
-		hq.enrol = enrol.New(enrol.Config{Address: hq.cfg.Enrolment.Address, Keys: hq.store, Identity: id, Listen: hq.listen, Now: hq.now, Logger: hq.log, Ward: hq.ward})
+		hq.enrol = enrol.New(enrol.Config{Address: hq.cfg.Enrolment.Address, Keys: hq.store, Identity: id, Listen: hq.hold, Now: hq.now, Logger: hq.log, Ward: hq.ward})
 	}
 	return nil
 }
@@ -71,6 +72,36 @@ func (hq *headquarters) startTrust(ctx context.Context, cleanup *stack) error {
 	hq.log.Info("terminals can enrol", "address", hq.enrol.Addr().String())
 	cleanup.push(patiently(ctx, hq.enrol.Stop))
 	return nil
+}
+
+// hold opens a listener that lets nobody in before headquarters is ready.
+func (hq *headquarters) hold(ctx context.Context, network, address string) (net.Listener, error) {
+	l, err := hq.listen(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	return held{l, func() error { return hq.awaitWelcome(ctx) }, cancel}, nil
+}
+
+type held struct {
+	net.Listener
+	await  func() error
+	cancel func()
+}
+
+// Close implements net.Listener.
+func (h held) Close() error {
+	h.cancel()
+	return h.Listener.Close()
+}
+
+// Accept implements net.Listener.
+func (h held) Accept() (net.Conn, error) {
+	if err := h.await(); err != nil {
+		return nil, err
+	}
+	return h.Listener.Accept()
 }
 
 // numbersAhead is how many numbers are reserved at a time: ten minutes of
@@ -257,7 +288,7 @@ func (hq *headquarters) revoked(keys []store.TerminalKey) {
 func (hq *headquarters) wireAdmin() error {
 	cfg := admin.Config{
 		Address: hq.cfg.Admin.Address, DataFolder: hq.cfg.DataFolder, Register: hq.store, Places: hq.store,
-		EnrolmentURL: hq.cfg.Enrolment.URL, RequestRotation: hq.trigger.AskKeys, Revoked: hq.revoked, Healthy: hq.store.Health, Clock: hq.clockStands, Troubles: hq.troubles.list, Version: hq.version, Listen: hq.listen, Now: hq.now, Logger: hq.log, Ward: hq.ward,
+		EnrolmentURL: hq.cfg.Enrolment.URL, RequestRotation: hq.trigger.AskKeys, Revoked: hq.revoked, Healthy: hq.store.Health, Clock: hq.clockStands, Troubles: hq.troubles.list, Version: hq.version, Listen: hq.hold, Now: hq.now, Logger: hq.log, Ward: hq.ward,
 	}
 	if hq.identity != nil {
 		cfg.Authority = hq.identity

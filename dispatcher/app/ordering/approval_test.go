@@ -173,7 +173,7 @@ func TestAChangeAfterTheAskingMakesTheApprovalVoid(t *testing.T) {
 			d.Close()
 			d.open(func(cfg *trigger.Config) { changed(cfg, c.job); cfg.People = c.people })
 			if c.places != nil {
-				if _, _, _, err := d.Store.ReplacePlaces(t.Context(), c.places, d.clock()); err != nil {
+				if _, _, _, err := d.Store.ReplacePlaces(t.Context(), "", c.places, d.clock()); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -41,7 +41,7 @@ func setup(t *testing.T, tune ...func(*trigger.Config)) *desk {
 	d := &desk{t: t, path: filepath.Join(t.TempDir(), "muster.db"), now: time.Date(2026, 9, 17, 7, 30, 12, 0, time.UTC)}
 	d.replies = compile(t, "reply.v1.schema.json")
 	d.open(tune...)
-	_, _, _, err := d.Store.ReplacePlaces(t.Context(), []store.Place{
+	_, _, _, err := d.Store.ReplacePlaces(t.Context(), "", []store.Place{
 		{StoreID: "007", Name: "seven", TimeZone: "UTC", Labels: map[string]string{"region": "east"}},
 		{StoreID: "1E5", Name: "exp", TimeZone: "UTC", Labels: map[string]string{"region": "west"}},
 		{StoreID: "SH_1", Name: "one", TimeZone: "Asia/Shanghai", Labels: map[string]string{"region": "east"}},

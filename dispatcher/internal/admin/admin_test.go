@@ -56,7 +56,7 @@ func setup(t *testing.T) *headquarters {
 	}
 	t.Cleanup(func() { _ = hq.store.Close() })
 	places := []store.Place{{StoreID: "0001", Name: "a", TimeZone: "UTC"}, {StoreID: "SH_1", Name: "b", TimeZone: "UTC"}}
-	if _, _, _, err := hq.store.ReplacePlaces(t.Context(), places, clock); err != nil {
+	if _, _, _, err := hq.store.ReplacePlaces(t.Context(), "", places, clock); err != nil {
 		t.Fatal(err)
 	}
 	hq.cfg = admin.Config{DataFolder: hq.data, Register: hq.store, Places: hq.store, Authority: hq.id,

@@ -83,7 +83,7 @@ func setup(t *testing.T, tune ...func(*trigger.Config)) *headquarters {
 		t.Fatal(err)
 	}
 	places := []store.Place{{StoreID: "007", Name: "a", TimeZone: "UTC", Labels: map[string]string{"region": "east"}}, {StoreID: "1E5", Name: "b", TimeZone: "UTC"}}
-	if _, _, _, err := hq.store.ReplacePlaces(t.Context(), places, time.Now()); err != nil {
+	if _, _, _, err := hq.store.ReplacePlaces(t.Context(), "", places, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(step.Start(t.Context()), link.Start(t.Context())); err != nil {

@@ -67,7 +67,7 @@ func (c *counter) answers(n int) []transport.Inbound {
 		places[i] = store.Place{StoreID: steptest.StoreID(i), Name: steptest.StoreID(i), TimeZone: "UTC"}
 		tasks[i] = store.NewTask{TaskID: steptest.TaskID(name, i), StoreID: steptest.StoreID(i)}
 	}
-	if _, _, _, err := c.Store.ReplacePlaces(c.b.Context(), places, now); err != nil {
+	if _, _, _, err := c.Store.ReplacePlaces(c.b.Context(), "", places, now); err != nil {
 		c.b.Fatal(err)
 	}
 	created, err := c.Store.CreateRun(c.b.Context(), run, places, tasks, store.Request{User: "tech", RequestID: name, ContentHash: name}, now)

@@ -6,7 +6,9 @@ package register
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/csv"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -30,25 +32,48 @@ const (
 
 var labelKey = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// Load reads the file: UTF-8 with or without byte order mark, LF or CRLF, with
-// the header store_id,name,time_zone,labels. Labels are key=value pairs parted
-// by semicolons. Ids are text: 007 and 1E5 stay. It fails with "file:line: …"
+// rules counts the changes of what a file means. With another number nothing that
+// was read before counts as read.
+const rules = 1
+
+// File is a list that was read and not yet looked at. Name stands in errors.
+type File struct {
+	Name string
+	Data []byte
+}
+
+// Read reads the file at the path.
+func Read(path string) (File, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return File{}, fmt.Errorf("cannot load stores: %w", err)
+	}
+	return File{path, data}, nil
+}
+
+// Hash names what the list says: the SHA-256, in hex, of its bytes and of the rules
+// by which they are read.
+func (f File) Hash() string {
+	h := sha256.New()
+	fmt.Fprintln(h, rules)
+	h.Write(f.Data)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Places returns the stores: the file is UTF-8 with or without byte order mark, LF or
+// CRLF, with the header store_id,name,time_zone,labels. Labels are key=value pairs
+// parted by semicolons. Ids are text: 007 and 1E5 stay. It fails with "file:line: …"
 // on a bad or doubled id, ids that differ only in case, an unknown time zone,
 // and a list without stores.
-func Load(file string) ([]store.Place, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("cannot load stores: %w", err)
-	}
-	places, err := Parse(file, data)
+func (f File) Places() ([]store.Place, error) {
+	places, err := parse(f.Name, f.Data)
 	if err != nil {
 		return nil, fmt.Errorf("cannot load stores: %w", err)
 	}
 	return places, nil
 }
 
-// Parse reads data as Load does; name stands in errors.
-func Parse(name string, data []byte) ([]store.Place, error) {
+func parse(name string, data []byte) ([]store.Place, error) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	if !utf8.Valid(data) {
 		return nil, fmt.Errorf("%s: is not UTF-8; save it as \"CSV UTF-8\"", name)

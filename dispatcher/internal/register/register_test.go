@@ -13,9 +13,17 @@ import (
 
 const header = "store_id,name,time_zone,labels\n"
 
+func load(path string) ([]store.Place, error) {
+	file, err := register.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	return file.Places()
+}
+
 func TestTheShippedListLoads(t *testing.T) {
 	t.Parallel()
-	places, err := register.Load("../../../configs/stores.csv")
+	places, err := load("../../../configs/stores.csv")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +47,7 @@ func TestIdsAndNamesStayText(t *testing.T) {
 		"plain": text, "mark": "\ufeff" + text, "CRLF": strings.ReplaceAll(text, "\n", "\r\n"),
 		"mark and CRLF": "\ufeff" + strings.ReplaceAll(text, "\n", "\r\n"), "no final newline": strings.TrimSuffix(text, "\n"),
 	} {
-		got, err := register.Parse("s.csv", []byte(data))
+		got, err := register.File{Name: "s.csv", Data: []byte(data)}.Places()
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %+v, %v", name, got, err)
 		}
@@ -76,8 +84,8 @@ func TestBadListsAreRefusedWithTheirLine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := register.Parse("s.csv", []byte(c.text))
-			if err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			_, err := register.File{Name: "s.csv", Data: []byte(c.text)}.Places()
+			if err == nil || !strings.HasPrefix(err.Error(), "cannot load stores: "+c.want) {
 				t.Errorf("got  %v\nwant %s", err, c.want)
 			}
 		})
@@ -90,11 +98,11 @@ func TestLoadNamesTheFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte(header+"?,x,UTC,\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := register.Load(file)
+	_, err := load(file)
 	if err == nil || !strings.HasPrefix(err.Error(), "cannot load stores: "+file+":2: store_id") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := register.Load(file + ".gone"); err == nil {
+	if _, err := load(file + ".gone"); err == nil {
 		t.Error("a missing file must be refused")
 	}
 }

@@ -96,7 +96,7 @@ func (b *Bench) Create(runID string, n int, policy job.Policy) store.Run {
 		places[i] = store.Place{StoreID: StoreID(i), Name: StoreID(i), TimeZone: "UTC"}
 		tasks[i] = store.NewTask{TaskID: TaskID(runID, i), StoreID: StoreID(i), TerminalID: b.terminal}
 	}
-	if _, _, _, err := b.Store.ReplacePlaces(b.t.Context(), places, now); err != nil {
+	if _, _, _, err := b.Store.ReplacePlaces(b.t.Context(), "", places, now); err != nil {
 		b.t.Fatal(err)
 	}
 	run := store.Run{

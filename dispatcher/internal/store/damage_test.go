@@ -196,14 +196,15 @@ func TestLogThatBeganAnewOverALongerOneIsNotTakenForDamaged(t *testing.T) {
 	l.wantGrants(t, "begun anew, without an index", l.log, nil, 21)
 }
 
-// content is everything that a database says, or the reason why it says nothing.
+// content is everything that a database says, or the reason why it says nothing. It
+// is opened as headquarters does.
 func content(t *testing.T, path string) (string, error) {
 	t.Helper()
-	s, err := store.Open(t.Context(), store.Options{Path: path, BallastBytes: -1})
+	s, err := store.Open(t.Context(), store.Options{Path: path, BallastBytes: -1, Early: true})
 	if err != nil {
 		return "", err
 	}
-	if err := s.Close(); err != nil {
+	if err := errors.Join(s.Sound(t.Context()), s.Close()); err != nil {
 		return "", err
 	}
 	b := &bundle{t: t, path: path}

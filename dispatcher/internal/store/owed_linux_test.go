@@ -57,7 +57,7 @@ func TestKilledStoreOpensWithoutAByteOfRoomAndOwesWhatAStartWrites(t *testing.T)
 		if want := n > 0; errors.Is(err, store.ErrOwed) != want || !want && err != nil {
 			t.Errorf("%d grants: the leases: %v", n, err)
 		}
-		if _, _, _, err := d.ReplacePlaces(store.Owed(t.Context(), "register"), somePlaces, t0); !errors.Is(err, store.ErrOwed) {
+		if _, _, _, err := d.ReplacePlaces(store.Owed(t.Context(), "register"), "", somePlaces, t0); !errors.Is(err, store.ErrOwed) {
 			t.Errorf("the register: %v", err)
 		}
 		for number := range int64(3) {
@@ -106,7 +106,7 @@ func TestWhatIsOwedIsDoneBeforeAnythingElse(t *testing.T) {
 	t.Parallel()
 	d := killed(t, 1)
 	d.openWith(-1)
-	if _, _, _, err := d.ReplacePlaces(store.Owed(t.Context(), "register"), somePlaces, t0); !errors.Is(err, store.ErrOwed) {
+	if _, _, _, err := d.ReplacePlaces(store.Owed(t.Context(), "register"), "", somePlaces, t0); !errors.Is(err, store.ErrOwed) {
 		t.Fatal(err)
 	}
 	if err := os.Remove(disk.Filler(d.folder)); err != nil {

@@ -26,7 +26,7 @@ func TestReplacePlaces(t *testing.T) {
 		{nil, 0, 0, 2, "[]"},
 	}
 	for i, step := range steps {
-		added, changed, retired, err := b.ReplacePlaces(t.Context(), step.register, t0)
+		added, changed, retired, err := b.ReplacePlaces(t.Context(), "", step.register, t0)
 		if err != nil || added != step.added || changed != step.changed || retired != step.retired {
 			t.Errorf("step %d: %d added, %d changed, %d retired, %v", i, added, changed, retired, err)
 		}

@@ -53,7 +53,8 @@ const ballastBytes = 8 << 20
 
 // Options says which file to open. Readers below 1 means 4; a nil Logger
 // discards. BallastBytes is the room held for a full disk: 0 means 8 MiB, less
-// means none.
+// means none. Early has Open return before all pages are checked, unless it has to
+// change them for a new schema; see Sound.
 //
 // Trouble, if any, is told when the disk refuses writes (ErrNoSpace, or what
 // the system said) and, with nil, when it takes them again: about a second after
@@ -63,6 +64,7 @@ type Options struct {
 	Readers      int
 	Logger       *slog.Logger
 	BallastBytes int64
+	Early        bool
 	Trouble      func(err error)
 }
 
@@ -95,7 +97,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	db, err := sqlite.Open(ctx, sqlite.Options{
 		Path: o.Path, Readers: o.Readers, Migrations: scripts, ApplicationID: applicationID,
-		BallastBytes: cmp.Or(o.BallastBytes, ballastBytes), Trouble: o.Trouble,
+		BallastBytes: cmp.Or(o.BallastBytes, ballastBytes), Early: o.Early, Trouble: o.Trouble,
 		Lost: func(name string, err error) {
 			logger.Error("what was owed since the start cannot be stored; start again", "owed", name, "error", err)
 		},
@@ -133,6 +135,12 @@ func (s *Store) Close() error {
 	}
 	return nil
 }
+
+// Sound waits until the database is known to be sound, and returns ErrCorrupt with the
+// way to restore when it is not, ErrClosed, or ctx's error. What was read before may be
+// wrong: nothing follows from it that cannot be taken back, such as that a task is not
+// known.
+func (s *Store) Sound(ctx context.Context) error { return s.db.Sound(ctx) }
 
 // Health returns nil when the disk takes writes, what it last refused when it
 // does not (ErrNoSpace when it is full), and ErrClosed. It also reads a row.

@@ -66,7 +66,7 @@ func (f *floor) create(t *testing.T, rt *rapid.T, n int) store.Run {
 			tasks[i].Input = document(rt, fmt.Sprint("input ", i))
 		}
 	}
-	if _, _, _, err := f.Store.ReplacePlaces(t.Context(), places, now); err != nil {
+	if _, _, _, err := f.Store.ReplacePlaces(t.Context(), "", places, now); err != nil {
 		steptest.Fail("%v", err)
 	}
 	created, err := f.Store.CreateRun(t.Context(), store.Run{RunID: "r", Job: rapid.StringMatching(`[a-z_]{1,12}`).Draw(rt, "job"),

@@ -90,7 +90,7 @@ func newMachine(t *testing.T) *machine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = m.store.Close() })
-	if _, _, _, err := m.store.ReplacePlaces(t.Context(), []store.Place{{StoreID: "0001", Name: "a", TimeZone: "UTC"}}, m.now); err != nil {
+	if _, _, _, err := m.store.ReplacePlaces(t.Context(), "", []store.Place{{StoreID: "0001", Name: "a", TimeZone: "UTC"}}, m.now); err != nil {
 		t.Fatal(err)
 	}
 	m.line, err = admin.New(admin.Config{DataFolder: m.data, Register: m.store, Places: m.store, Authority: m.id, EnrolmentURL: "https://hq.example.com:8443",

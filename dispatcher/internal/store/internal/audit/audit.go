@@ -48,7 +48,10 @@ type Trail struct{ db *sqlite.DB }
 // without hashes are sealed, once, by a first entry that holds their number and
 // their hash; its time is that of the newest of them.
 func Open(ctx context.Context, db *sqlite.DB) (*Trail, error) {
-	err := db.Write(ctx, sqlite.Op{Run: func(tx *sqlite.Tx) error { return seal(ctx, tx) }})
+	begun, err := ask(ctx, db.Readers(), chainMarked)
+	if err == nil && !begun {
+		err = db.Write(ctx, sqlite.Op{Run: func(tx *sqlite.Tx) error { return seal(ctx, tx) }})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot seal the older audit: %w", err)
 	}

@@ -32,17 +32,26 @@ func (o *older) sealed() string {
 // older entries are sealed before anything else can be written. Whoever takes
 // away hashes and mark would have to take away the terminals' keys, too.
 const chainBegun = `SELECT EXISTS (SELECT 1 FROM audit WHERE hash <> '')
-	OR EXISTS (SELECT 1 FROM meta WHERE key = 'audit_chain')
+	OR EXISTS (` + markOfChain + `)
 	OR EXISTS (SELECT 1 FROM enrolments) OR EXISTS (SELECT 1 FROM terminal_keys) OR EXISTS (SELECT 1 FROM approvals)`
+
+const (
+	markOfChain = `SELECT 1 FROM meta WHERE key = 'audit_chain'`
+	chainMarked = `SELECT EXISTS (` + markOfChain + `)`
+)
+
+func ask(ctx context.Context, q sqlite.Querier, question string) (bool, error) {
+	return sqlite.One(ctx, q, func(row sqlite.Row) (yes bool, err error) {
+		err = row.Scan(&yes)
+		return yes, err
+	}, question)
+}
 
 // seal begins the chain, once in the life of a database. Entries without a hash
 // that turn up later lost it by another hand; they stay as they are, for the
 // verification to tell.
 func seal(ctx context.Context, tx *sqlite.Tx) error {
-	begun, err := sqlite.One(ctx, tx, func(row sqlite.Row) (yes bool, err error) {
-		err = row.Scan(&yes)
-		return yes, err
-	}, chainBegun)
+	begun, err := ask(ctx, tx, chainBegun)
 	if err == nil && !begun {
 		err = sealOlder(ctx, tx)
 	}

@@ -2,8 +2,11 @@ package roster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"strconv"
+	"strings"
 	"time"
 
 	"muster/dispatcher/internal/store/internal/sqlite"
@@ -11,12 +14,17 @@ import (
 
 type placeCounts struct{ added, changed, retired int }
 
-// ReplacePlaces makes the register exactly the given places. Those that are
-// gone are retired, not deleted, and count as added when they return.
-func (r *Roster) ReplacePlaces(ctx context.Context, places []Place, now time.Time) (added, changed, retired int, err error) {
+// ReplacePlaces makes the register exactly the given places, and notes what they
+// were read from: see PlacesFrom. Those that are gone are retired, not deleted, and
+// count as added when they return.
+func (r *Roster) ReplacePlaces(ctx context.Context, source string, places []Place, now time.Time) (added, changed, retired int, err error) {
 	var n placeCounts
 	err = r.db.Write(ctx, sqlite.Op{Run: func(tx *sqlite.Tx) (err error) {
-		n, err = replacePlaces(ctx, tx, places, now)
+		if n, err = replacePlaces(ctx, tx, places, now); err != nil {
+			return err
+		}
+		_, err = tx.Exec(`INSERT INTO meta (key, value) VALUES ('register', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`,
+			placesNote(source, len(places)))
 		return err
 	}})
 	if err != nil {
@@ -24,6 +32,23 @@ func (r *Roster) ReplacePlaces(ctx context.Context, places []Place, now time.Tim
 	}
 	return n.added, n.changed, n.retired, nil
 }
+
+// PlacesFrom reports whether the register is what ReplacePlaces last made of the
+// source, and of how many places. Nothing else changes it.
+func (r *Roster) PlacesFrom(ctx context.Context, source string) (places int, same bool, err error) {
+	note, err := sqlite.One(ctx, r.db.Readers(), func(row sqlite.Row) (note string, err error) {
+		err = row.Scan(&note)
+		return note, err
+	}, `SELECT value FROM meta WHERE key = 'register'`)
+	if err != nil && !errors.Is(err, sqlite.ErrNotFound) {
+		return 0, false, fmt.Errorf("cannot read what the register was made of: %w", err)
+	}
+	_, count, _ := strings.Cut(note, " ")
+	places, err = strconv.Atoi(count)
+	return places, err == nil && note == placesNote(source, places), nil
+}
+
+func placesNote(source string, places int) string { return fmt.Sprintf("%s %d", source, places) }
 
 func replacePlaces(ctx context.Context, tx *sqlite.Tx, places []Place, now time.Time) (placeCounts, error) {
 	var n placeCounts
@@ -35,6 +60,7 @@ func replacePlaces(ctx context.Context, tx *sqlite.Tx, places []Place, now time.
 	for _, p := range before {
 		known[p.StoreID] = p
 	}
+	var differ []Place
 	for _, p := range places {
 		old, was := known[p.StoreID]
 		delete(known, p.StoreID)
@@ -46,13 +72,15 @@ func replacePlaces(ctx context.Context, tx *sqlite.Tx, places []Place, now time.
 		default:
 			continue
 		}
-		_, err := tx.Exec(`INSERT INTO places (store_id, name, time_zone, labels, active, changed_at) VALUES (?, ?, ?, ?, 1, ?)
-			ON CONFLICT (store_id) DO UPDATE SET name = excluded.name, time_zone = excluded.time_zone,
-				labels = excluded.labels, active = 1, changed_at = excluded.changed_at`,
-			p.StoreID, p.Name, p.TimeZone, sqlite.Document{Content: p.Labels}, sqlite.Millis(now))
-		if err != nil {
-			return n, fmt.Errorf("cannot store place %s: %w", p.StoreID, err)
-		}
+		differ = append(differ, p)
+	}
+	err = tx.Insert(`INSERT OR REPLACE INTO places (store_id, name, time_zone, labels, active, changed_at)`, `(?, ?, ?, ?, 1, ?)`, len(differ),
+		func(i int) []any {
+			p := differ[i]
+			return []any{p.StoreID, p.Name, p.TimeZone, sqlite.Document{Content: p.Labels}, sqlite.Millis(now)}
+		})
+	if err != nil {
+		return n, fmt.Errorf("cannot store %d places: %w", len(differ), err)
 	}
 	for id := range known {
 		if _, err := tx.Exec(`UPDATE places SET active = 0, changed_at = ? WHERE store_id = ?`, sqlite.Millis(now), id); err != nil {

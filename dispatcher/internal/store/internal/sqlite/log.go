@@ -62,6 +62,7 @@ type logReader struct {
 	salt      [8]byte
 	sum       checksum // as the newest frame has it, right or wrong
 	found     checksum // of the newest frame, as it should have it
+	last      [8]byte  // salt of the newest frame
 	frame     []byte
 	committed uint32 // frames up to the last commit that SQLite would take
 }
@@ -114,10 +115,15 @@ func (l *logReader) walk() error {
 // follows reports whether the frame is whole and was written after the one before,
 // of which the checksum or another part may be wrong.
 func (l *logReader) follows() bool {
-	has := stored(l.frame[16:])
+	has, salt := stored(l.frame[16:]), [8]byte(l.frame[8:16])
+	if salt != l.salt && salt == l.last { // one of many that an earlier log left
+		l.found = has
+		return false
+	}
+	l.last = salt
 	before := l.found
 	l.found = l.over(l.sum)
-	return [8]byte(l.frame[8:16]) == l.salt && binary.BigEndian.Uint32(l.frame) != 0 && (l.found == has || l.over(before) == has)
+	return salt == l.salt && binary.BigEndian.Uint32(l.frame) != 0 && (l.found == has || l.over(before) == has)
 }
 
 // over is the checksum of the frame after one that has sum.

@@ -57,6 +57,8 @@ const (
 // Options says what to open. Migrations holds NNNN_name.sql files in its root,
 // numbered from 0001 without a gap. Readers below 1 means 4.
 //
+// Early has Open return before all pages are checked: Sound tells what that found.
+//
 // BallastBytes is how much room is held for a full disk, below 1: none. Trouble,
 // if any, is told when the medium refuses writes and, with nil, when it takes
 // them again; Lost, if any, of what was owed and cannot be done although there is
@@ -66,6 +68,7 @@ type Options struct {
 	Readers       int
 	Migrations    fs.FS
 	ApplicationID int32
+	Early         bool
 	BallastBytes  int64
 	CheckFor      time.Duration // bounds the check of all pages, 0: 5 s
 	Trouble       func(error)
@@ -74,14 +77,15 @@ type Options struct {
 
 // DB is an open database. All methods are safe for concurrent use.
 type DB struct {
-	path    string
-	lock    *fileLock
-	writing *sql.DB
-	writer  *writer
-	readers *Pool
-	streams *Pool
-	closing sync.Once
-	closed  error
+	path     string
+	lock     *fileLock
+	writing  *sql.DB
+	writer   *writer
+	readers  *Pool
+	streams  *Pool
+	checking *checking
+	closing  sync.Once
+	closed   error
 }
 
 // Open locks, opens, checks and migrates the database, and starts the writer.
@@ -158,8 +162,9 @@ func (db *DB) open(ctx context.Context, path string, o Options) error {
 			// that it changes: otherwise it goes to a file in the system's folder for
 			// temporary files, on a disk that may be full.
 			"temp_store(MEMORY)",
-			// A huge transaction may grow the log once; this gives it back.
-			"journal_size_limit(67108864)",
+			// A huge transaction may grow the log once; this gives back what is over twice
+			// 4000 pages: each start reads all of it.
+			"journal_size_limit(33554432)",
 		},
 	})
 	if err != nil {
@@ -170,7 +175,8 @@ func (db *DB) open(ctx context.Context, path string, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := prepareFile(ctx, conn, path, sealed, o); err != nil {
+	checked, err := prepareFile(ctx, conn, path, sealed, o)
+	if err != nil {
 		return errors.Join(err, conn.Close())
 	}
 	readers := o.Readers
@@ -185,6 +191,7 @@ func (db *DB) open(ctx context.Context, path string, o Options) error {
 		return errors.Join(err, conn.Close())
 	}
 	held := ballast{path + ballastSuffix, o.BallastBytes}
+	db.checking = startChecking(path, sealed, checked, o.CheckFor)
 	db.writer = startWriter(conn, held, o)
 	return nil
 }
@@ -200,6 +207,7 @@ func (db *DB) Streams() *Pool { return db.streams }
 func (db *DB) Close() error {
 	db.closing.Do(func() {
 		var errs []error
+		sound := db.checking != nil && db.checking.stop()
 		if db.writer != nil {
 			errs = append(errs, db.writer.stop())
 		}
@@ -212,7 +220,7 @@ func (db *DB) Close() error {
 		if db.writing != nil {
 			errs = append(errs, db.writing.Close())
 		}
-		if db.writer != nil {
+		if sound {
 			seal(db.path)
 		}
 		db.closed = errors.Join(append(errs, db.lock.release())...)

@@ -74,16 +74,20 @@ func startWriter(conn *sql.Conn, held ballast, o Options) *writer {
 }
 
 // Write hands the operation to the writer and waits for its commit. It returns
-// ErrClosed when the database is closed, ErrNoSpace when the disk is full (ErrOwed
+// ErrClosed when the database is closed, ErrCorrupt when it turned out to be damaged
+// (see Early), ErrNoSpace when the disk is full (ErrOwed
 // under a context of Owed), and ctx's error when the caller stopped waiting: the
 // operation is then done wholly or not at all.
 func (db *DB) Write(ctx context.Context, op Op) error {
-	r := &request{op: op, ctx: ctx, done: make(chan struct{})}
 	select {
 	case <-db.writer.quit:
 		return ErrClosed
 	default:
 	}
+	if err := db.admit(ctx); err != nil {
+		return err
+	}
+	r := &request{op: op, ctx: ctx, done: make(chan struct{})}
 	select {
 	case db.writer.queue <- r:
 	case <-db.writer.quit:
