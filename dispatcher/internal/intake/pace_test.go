@@ -54,9 +54,9 @@ func TestATerminalSendsOneResultAtATime(t *testing.T) {
 		time.Sleep(65 * time.Second)
 		d.send(0, success(0, 1, large(250_000)))
 		d.ready(2, 20_000)
-		calls := d.Broker.Orders(protocol.OrderSend)
-		if got := fmt.Sprint(d.calls()); got != "[S000 S001 S000 S002]" || calls[2].Order.TaskID != "q-S000" {
-			t.Errorf("called %s, the third is %s", got, calls[2].Order.TaskID)
+		got := fmt.Sprint(d.calls())
+		if third := d.Broker.Orders(protocol.OrderSend)[2].Order.TaskID; got != "[S000 S001 S000 S002]" || third != "q-S000" {
+			t.Errorf("called %s, the third is %s", got, third)
 		}
 		if got := d.Stats(); got.Unasked != 0 || got.TimedOut != 1 { // S001 said nothing
 			t.Errorf("counted %+v", got)
