@@ -186,7 +186,7 @@ func (t *Tab) PDF() []byte {
 func (t *Tab) Screenshot(name string) {
 	t.browser.t.Helper()
 	const mode = 0o644
-	t.call("Page.bringToFront", object{}, nil) // a tab behind another draws nothing
+	t.call("Page.bringToFront", object{}, nil)                                                                     // a tab behind another draws nothing
 	if err := os.WriteFile(name, t.picture("Page.captureScreenshot", object{"format": "png"}), mode); err != nil { //nolint:gosec // it is to be looked at
 		t.browser.t.Fatal(err)
 	}
