@@ -38,7 +38,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.AddCommand(serveCommand(), checkConfigCommand(), versionCommand())
+	root.AddCommand(serveCommand(), checkConfigCommand(), doctorCommand(), versionCommand())
 	root.AddCommand(cli.Commands()...)
 	err := root.ExecuteContext(ctx)
 	if err == nil {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -93,5 +95,60 @@ func TestVersionAndCompletion(t *testing.T) {
 		if code := run(t.Context(), c.args, &said, &said); code != 0 || !strings.Contains(said.String(), c.says) {
 			t.Errorf("%v: exit %d: %.300s", c.args, code, said.String())
 		}
+	}
+}
+
+// TestDoctorNamesWhatIsIllAndItsMend looks at a headquarters that does not run.
+func TestDoctorNamesWhatIsIllAndItsMend(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	write("reports/keep", "")
+	write("data/muster.db", "this is no database, and long enough that nobody takes it for an empty one")
+	write("jobs/bad.yaml", "name: bad\n")
+	path := write("dispatcher.yaml", "data_folder: data\nreports_folder: reports\njobs_folder: jobs\nstores_file: gone.csv\nbroker:\n  listeners: {tcp: {address: \""+taken.Addr().String()+"\"}}\n")
+	var said bytes.Buffer
+	if code := run(t.Context(), []string{"doctor", "-c", path, "--json"}, &said, &said); code != 1 {
+		t.Fatalf("exit %d: %s", code, said.String())
+	}
+	var found struct {
+		OK       bool
+		Findings []struct{ Check, State, Text, Mend string }
+	}
+	if err := json.Unmarshal(said.Bytes(), &found); err != nil || found.OK {
+		t.Fatalf("%v: %s", err, said.String())
+	}
+	states := map[string]string{}
+	for _, f := range found.Findings {
+		states[f.Check] = f.State
+		if (f.State == "fail" || f.State == "warn") != (f.Mend != "") {
+			t.Errorf("%+v: what is ill needs a mend, and nothing else", f)
+		}
+	}
+	for check, want := range map[string]string{"configuration": "ok", "jobs, schemas and stores": "fail", "headquarters": "ok", "data folder": "ok", "database": "fail",
+		"reports folder": "ok", "port of the broker, tcp": "fail", "broker": "skip"} {
+		if states[check] != want {
+			t.Errorf("%s is %q, want %q:\n%s", check, states[check], want, said.String())
+		}
+	}
+	write("dispatcher.yaml", "data_folder: 7\n")
+	said.Reset()
+	if code := run(t.Context(), []string{"doctor", "-c", path}, &said, &said); code != 1 || !strings.Contains(said.String(), "fail  configuration: "+path+":1: data_folder: must be a text, in quotes") ||
+		!strings.Contains(said.String(), "mend: edit it") || !strings.Contains(said.String(), "2 checks: 0 ok, 0 warnings, 1 failed, 1 not looked at") {
+		t.Errorf("exit %d: %s", code, said.String())
 	}
 }

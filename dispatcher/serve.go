@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -38,7 +40,7 @@ func serveCommand() *cobra.Command {
 	var from given
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Run headquarters until SIGTERM",
+		Short: "Run headquarters until SIGTERM; SIGHUP reads jobs, stores, users and limits again",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := from.load()
@@ -50,7 +52,10 @@ func serveCommand() *cobra.Command {
 				return err
 			}
 			defer heap.Hold(heap.Size)()
-			return app.Run(cmd.Context(), cfg, app.Options{Version: version, Logger: log, Ready: func(addr string) {
+			hangup := make(chan os.Signal, 1) // one that waits stands for all
+			signal.Notify(hangup, syscall.SIGHUP)
+			defer signal.Stop(hangup)
+			return app.Run(cmd.Context(), cfg, app.Options{Version: version, Logger: log, Again: from.load, Hangup: hangup, Ready: func(addr string) {
 				log.Info("headquarters is ready", "address", addr, "version", version)
 			}})
 		},

@@ -51,6 +51,7 @@ func (s *Server) admit(p *peer, cl *mqtt.Client, pk packets.Packet) packets.Code
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.Limits.ConnectDeadline)
 	defer cancel()
+	p.book = s.door.Book() // before it is asked: what changes meanwhile is found by the next look
 	id, code := s.door.Identify(ctx, door.Visitor{Attempt: users.Attempt{
 		Name: string(pk.Connect.Username), Password: pk.Connect.Password, Address: guard.AddressOf(p).String(),
 	}, Cert: p.cert})

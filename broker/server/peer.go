@@ -19,6 +19,7 @@ import (
 	"muster/broker/server/guard"
 	"muster/broker/server/packetid"
 	"muster/broker/server/seat"
+	"muster/broker/server/users"
 )
 
 // peer is one connection as the broker knows it. The MQTT library carries it
@@ -30,6 +31,7 @@ type peer struct {
 	cert       *x509.Certificate // the client's, verified; nil when it has none
 	client     *mqtt.Client
 	identity   access.Identity
+	book       *users.Book // by which it was let in; nil when anybody is
 	session    string
 	begun      bool // its session is
 	seated     bool // holds its client id in Server.seats

@@ -221,7 +221,7 @@ func (s *Server) Start(ctx context.Context) error {
 		return fmt.Errorf("cannot start the broker: %w", err)
 	}
 	s.started = true
-	if len(s.secure) > 0 {
+	if len(s.secure) > 0 || !s.cfg.Anonymous {
 		s.watcher.Go(s.watch)
 	}
 	for name, addr := range s.addrs {

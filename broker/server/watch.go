@@ -29,8 +29,19 @@ func (s *Server) watch() {
 	}
 }
 
+// LoadUsers reads the users file that takes the place of the one in use when use is
+// called. Who gets in by both in the same way stays connected; the sessions of others
+// end within seconds. On a broker that lets anybody in there is nothing to read.
+func (s *Server) LoadUsers(path string) (use func(), err error) {
+	if s.cfg.Anonymous {
+		return func() {}, nil
+	}
+	book, err := door.Load(path, s.cfg.Listeners.checksCertificates())
+	return func() { s.door.Use(book) }, err
+}
+
 // lookAgain reads the files that changed, and ends the sessions whose
-// certificate is good no longer. All of them are looked at each time: one that
+// certificate is good no longer, or whose user the users file lets in no longer. All of them are looked at each time: one that
 // was let in while the list was being read is found by the next look.
 func (s *Server) lookAgain() {
 	for _, name := range names() {
@@ -38,13 +49,20 @@ func (s *Server) lookAgain() {
 			c.Refresh(s.log.With("listener", name))
 		}
 	}
-	now := s.opts.Now()
+	now, book := s.opts.Now(), s.door.Book()
 	for _, p := range s.seats.Holders() {
-		why := p.secure.Fault(p.cert, now)
+		why, serial := p.secure.Fault(p.cert, now), ""
+		if why == "" && book != p.book && !book.Keeps(p.identity.Name, p.book) {
+			why = "the users file no longer lets this user in as it did"
+		}
+		p.book = book
 		if why == "" || p.client.Closed() {
 			continue
 		}
-		s.log.Warn("ended a session", "user", p.identity.Name, "reason", why, "serial", p.cert.SerialNumber.Text(16))
+		if p.cert != nil {
+			serial = p.cert.SerialNumber.Text(16)
+		}
+		s.log.Warn("ended a session", "user", p.identity.Name, "reason", why, "serial", serial)
 		_ = s.broker.DisconnectClient(p.client, door.Refused(packets.ErrNotAuthorized, why)) // ends it either way
 	}
 }

@@ -28,6 +28,9 @@ import (
 // then is done after the next start.
 const stopPatience = 10 * time.Second
 
+// databaseFile is the database's name in the data folder.
+const databaseFile = "muster.db"
+
 // Options are what the program around headquarters supplies.
 type Options struct {
 	Version string
@@ -35,6 +38,10 @@ type Options struct {
 	// Ready is called once with the address that terminals and technicians
 	// connect to.
 	Ready func(addr string)
+	// Again reads the configuration once more, as a reload wants it; nil: it cannot
+	// be reloaded. Each word of Hangup asks for one.
+	Again  func() (Config, error)
+	Hangup <-chan os.Signal
 	// Wall is the clock on the wall, which people set; nil: this machine's.
 	Wall func() time.Time
 	// Listen opens the listeners; nil: on the network of this machine.
@@ -64,8 +71,8 @@ func Run(ctx context.Context, cfg Config, opts Options) (err error) {
 	}
 	own := clock.New(opts.Wall)
 	hq := &headquarters{cfg: cfg, topics: topics, log: log, version: opts.Version, jobs: jobs, hands: newHands(), welcomed: make(chan struct{}), disk: make(chan error, diskWords),
-		clock: own, now: own.Now, listen: opts.Listen}
-	st, err := openStore(ctx, cfg, log, hq.diskSaid)
+		clock: own, now: own.Now, listen: opts.Listen, again: opts.Again, measured: newMeasured(opts.Wall())}
+	st, err := openStore(ctx, cfg, log, hq.diskSaid, hq.measured.commits.Note)
 	if err != nil {
 		return err
 	}
@@ -81,10 +88,23 @@ func Run(ctx context.Context, cfg Config, opts Options) (err error) {
 		}
 		return err
 	}
+	hq.measured.ready.Store(true)
 	opts.Ready(hq.address())
-	<-ctx.Done()
+	hq.serve(ctx, opts.Hangup)
 	log.Info("headquarters stops")
 	return nil
+}
+
+// serve waits for the end, and reads the configuration again when it is asked to.
+func (hq *headquarters) serve(ctx context.Context, hangup <-chan os.Signal) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangup:
+			_, _ = hq.reload(ctx) // says in log and alarm what is wrong
+		}
+	}
 }
 
 // Found is what Check read.
@@ -138,8 +158,8 @@ func readRegister(path string) (register.File, error) {
 // openStore opens the database, or makes it in a new headquarters, and with it the
 // reports folder. Later one that is missing may be a share that is away, which would
 // hide what is written in its place.
-func openStore(ctx context.Context, cfg Config, log *slog.Logger, trouble func(error)) (*store.Store, error) {
-	database := filepath.Join(cfg.DataFolder, "muster.db")
+func openStore(ctx context.Context, cfg Config, log *slog.Logger, trouble func(error), timed func(time.Duration)) (*store.Store, error) {
+	database := filepath.Join(cfg.DataFolder, databaseFile)
 	folders := []string{cfg.DataFolder}
 	if _, err := os.Stat(database); errors.Is(err, fs.ErrNotExist) {
 		folders = append(folders, cfg.ReportsFolder)
@@ -149,7 +169,7 @@ func openStore(ctx context.Context, cfg Config, log *slog.Logger, trouble func(e
 			return nil, fmt.Errorf("cannot make the folder: %w", err)
 		}
 	}
-	return store.Open(ctx, store.Options{Path: database, Logger: log, Trouble: trouble,
+	return store.Open(ctx, store.Options{Path: database, Logger: log, Trouble: trouble, Timed: timed,
 		Early: cfg.Transport == TransportEmbedded}) // an external broker takes messages in meanwhile
 }
 

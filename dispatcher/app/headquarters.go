@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	"muster/dispatcher/internal/admin"
@@ -23,6 +24,7 @@ import (
 	"muster/dispatcher/internal/intake"
 	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/offer"
+	"muster/dispatcher/internal/people"
 	"muster/dispatcher/internal/presence"
 	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/register"
@@ -48,6 +50,8 @@ type headquarters struct {
 	topics   protocol.Topics
 	zone     *time.Location // of reports and lines
 	jobs     *job.Registry
+	people   *people.People
+	again    func() (Config, error) // reads the configuration once more; nil: it cannot be
 	store    *store.Store
 
 	link   transport.Link
@@ -63,13 +67,15 @@ type headquarters struct {
 	admin    *admin.Server
 	auditor  *auditor.Auditor
 
-	aside    *quarantine.Quarantine // nil: it cannot be had
-	ward     *quarantine.Ward
-	troubles troubles // that are not over
-	bans     bans
-	belied   logs.Sparing // alarms of an offer that another one replaced
-	disk     chan error   // what the database says of its disk; nil: well again
-	panicked logs.Sparing // a message that makes a step panic
+	aside     *quarantine.Quarantine // nil: it cannot be had
+	ward      *quarantine.Ward
+	troubles  troubles // that are not over
+	bans      bans
+	belied    logs.Sparing // alarms of an offer that another one replaced
+	reloading sync.Mutex
+	measured  *measured
+	disk      chan error   // what the database says of its disk; nil: well again
+	panicked  logs.Sparing // a message that makes a step panic
 
 	trigger   *trigger.Trigger
 	offer     *offer.Offers
@@ -304,6 +310,7 @@ func (hq *headquarters) raise(severity protocol.Severity, kind, subject string, 
 	} else {
 		hq.log.Error("trouble needs a person", "kind", kind, "subject", subject, "error", trouble)
 		alarm.Message = fmt.Sprintf("%s: %v", subject, trouble)
+		hq.measured.alarm(severity, kind)
 	}
 	topic := hq.topics.Alarm(severity, kind)
 	if err := hq.orders.JSON(context.Background(), topic, alarm, transport.Options{}); err != nil {

@@ -288,7 +288,7 @@ func (hq *headquarters) revoked(keys []store.TerminalKey) {
 func (hq *headquarters) wireAdmin() error {
 	cfg := admin.Config{
 		Address: hq.cfg.Admin.Address, DataFolder: hq.cfg.DataFolder, Register: hq.store, Places: hq.store,
-		EnrolmentURL: hq.cfg.Enrolment.URL, RequestRotation: hq.trigger.AskKeys, Revoked: hq.revoked, Healthy: hq.store.Health, Clock: hq.clockStands, Troubles: hq.troubles.list, Version: hq.version, Listen: hq.hold, Now: hq.now, Logger: hq.log, Ward: hq.ward,
+		EnrolmentURL: hq.cfg.Enrolment.URL, RequestRotation: hq.trigger.AskKeys, Revoked: hq.revoked, Healthy: hq.store.Health, Clock: hq.clockStands, Troubles: hq.troubles.list, Reload: hq.reload, Ready: hq.isReady, Metrics: hq.page, Version: hq.version, Listen: hq.hold, Now: hq.now, Logger: hq.log, Ward: hq.ward,
 	}
 	if hq.identity != nil {
 		cfg.Authority = hq.identity

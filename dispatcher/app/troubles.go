@@ -40,6 +40,21 @@ func (t *troubles) note(kind, subject string, err error) {
 	t.open[key] = fmt.Sprintf("%s: %s: %v", kind, subject, err)
 }
 
+// count is how many there are.
+func (t *troubles) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.open)
+}
+
+// isOpen says whether a trouble is not over.
+func (t *troubles) isOpen(kind, subject string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, there := t.open[kind+" "+subject]
+	return there
+}
+
 // list is a line for each, sorted, the first ones alone when there are many.
 func (t *troubles) list() []string {
 	t.mu.Lock()

@@ -64,6 +64,7 @@ func (hq *headquarters) wire() error {
 		{"barrier", hq.barrier.Changed},
 		{"watch", hq.watch.Changed},
 		{"offers belied", hq.offersBelied},
+		{"metrics", hq.measured.changed},
 	} {
 		hq.store.Observe(hq.ward.Observer(step.name, step.observer))
 	}
@@ -71,15 +72,15 @@ func (hq *headquarters) wire() error {
 }
 
 func (hq *headquarters) wireTrigger() error {
-	known, err := loadPeople(hq.cfg)
-	if err != nil {
+	var err error
+	if hq.people, err = loadPeople(hq.cfg); err != nil {
 		return err
 	}
 	limits := job.Limits{MaxRunning: hq.cfg.Admission.MaxRunning, GrantsPerSecond: hq.cfg.Admission.GrantsPerSecond, GrantBurst: hq.cfg.Admission.GrantBurst}
 	cfg := trigger.Config{
 		Runs: hq.store, Tasks: hq.store, Register: hq.store, World: hq.store, Planner: plan.New(rand.Reader).Within(limits), Limits: limits, Jobs: hq.jobs, Sender: hq.orders,
 		Waiting: hq.grant.Waiting, Now: hq.now, Logger: hq.log, Ward: hq.ward,
-		People: known, ApprovalOver: hq.cfg.Approval.OverStores,
+		People: hq.people, ApprovalOver: hq.cfg.Approval.OverStores,
 	}
 	if hq.identity != nil {
 		cfg.Approved, cfg.Rotated = hq.rotateKeys, hq.identity.RotatedBy

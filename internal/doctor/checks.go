@@ -104,16 +104,21 @@ func Certificate(name, file, mend string) Check {
 		if err != nil {
 			return Bad(mend, "cannot be read: %v", err)
 		}
-		block, _ := pem.Decode(text)
-		if block == nil {
-			return Bad(mend, "%s holds no PEM certificate", file)
-		}
-		cert, err := x509.ParseCertificate(block.Bytes)
+		cert, err := FirstCertificate(text)
 		if err != nil {
-			return Bad(mend, "%s holds no certificate: %v", file, err)
+			return Bad(mend, "cannot use %s: %v", file, err)
 		}
 		return Ends(file, cert.NotBefore, cert.NotAfter, mend)
 	}}
+}
+
+// FirstCertificate is the first certificate of a PEM text.
+func FirstCertificate(text []byte) (*x509.Certificate, error) {
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, errors.New("it holds no PEM certificate")
+	}
+	return x509.ParseCertificate(block.Bytes)
 }
 
 // Ends tells until when something with a certificate is good.

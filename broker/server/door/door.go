@@ -31,6 +31,10 @@ type Door interface {
 	// Identify returns CodeSuccess with the identity, or why not: ErrLocked, or a
 	// code that the client may be sent.
 	Identify(ctx context.Context, v Visitor) (access.Identity, packets.Code)
+	// Book is who may come now, nil when anybody may.
+	Book() *users.Book
+	// Use takes another book of Load in its place.
+	Use(book *users.Book)
 	// vouch is about a user whose certificate names them.
 	vouch(user string) (access.Identity, packets.Code)
 }
@@ -48,11 +52,11 @@ type Options struct {
 func New(o Options) (Door, error) {
 	var d Door = openDoor{alone: o.Alone}
 	if !o.Anonymous {
-		book, err := loadBook(o.UsersFile, o.Certificates)
+		book, err := Load(o.UsersFile, o.Certificates)
 		if err != nil {
-			return nil, fmt.Errorf("cannot load the users file: %w", err)
+			return nil, err
 		}
-		d = bookDoor{book, users.NewVerifier(book, tellLocked(o.Logger))}
+		d = bookDoor{users.NewVerifier(book, tellLocked(o.Logger))}
 	}
 	if o.Certificates {
 		d = certificateDoor{d}
@@ -60,15 +64,20 @@ func New(o Options) (Door, error) {
 	return d, nil
 }
 
-func loadBook(path string, checked bool) (*users.Book, error) {
+// Load reads a users file for a door; certificates says whether some listener
+// checks them.
+func Load(path string, certificates bool) (*users.Book, error) {
 	book, err := users.Load(path)
+	if err == nil {
+		err = book.CheckCertificates(certificates)
+	}
+	if err == nil {
+		err = book.CheckPasswords()
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cannot load the users file: %w", err)
 	}
-	if err := book.CheckCertificates(checked); err != nil {
-		return nil, err
-	}
-	return book, book.CheckPasswords()
+	return book, nil
 }
 
 func tellLocked(log *slog.Logger) func(users.Attempt) {
@@ -90,6 +99,10 @@ var ErrLocked = Refused(packets.ErrBanned, users.ErrLocked.Error())
 // other id an operator, no name the operator "anonymous". On a broker that runs
 // alone the name "dispatcher" is the dispatcher.
 type openDoor struct{ alone bool }
+
+func (openDoor) Book() *users.Book { return nil }
+
+func (openDoor) Use(*users.Book) {}
 
 func (d openDoor) Identify(_ context.Context, v Visitor) (access.Identity, packets.Code) {
 	if v.Name == "" {
@@ -114,9 +127,12 @@ func (d openDoor) vouch(user string) (access.Identity, packets.Code) {
 
 // bookDoor asks the users file.
 type bookDoor struct {
-	book     *users.Book
 	verifier *users.Verifier
 }
+
+func (d bookDoor) Book() *users.Book { return d.verifier.Book() }
+
+func (d bookDoor) Use(book *users.Book) { d.verifier.Use(book) }
 
 func (d bookDoor) Identify(ctx context.Context, v Visitor) (access.Identity, packets.Code) {
 	id, err := d.verifier.Verify(ctx, v.Attempt)
@@ -134,7 +150,7 @@ func (d bookDoor) Identify(ctx context.Context, v Visitor) (access.Identity, pac
 }
 
 func (d bookDoor) vouch(user string) (access.Identity, packets.Code) {
-	e, ok := d.book.Get(user)
+	e, ok := d.verifier.Book().Get(user)
 	switch {
 	case !ok:
 		return access.Identity{}, Refused(packets.ErrNotAuthorized, "the users file does not know "+user)

@@ -35,6 +35,17 @@ func (b *Book) Get(name string) (Entry, bool) {
 	return e.about, ok && e.identity.Role != access.RoleTerminal
 }
 
+// HasPassword reports whether a name can log in by password.
+func (b *Book) HasPassword(name string) bool { return b.entries[name].hash.passes > 0 }
+
+// Keeps reports whether a name gets in as it did by an earlier book: under the same
+// role, with the same password or by certificate still, or by neither book.
+func (b *Book) Keeps(name string, earlier *Book) bool {
+	now, there := b.entries[name]
+	before, was := earlier.entries[name]
+	return there == was && now.identity == before.identity && now.hash.equal(before.hash) && now.about.Certificate == before.about.Certificate
+}
+
 // List returns the users as the file has them. The slice is the caller's.
 func (b *Book) List() []Entry { return slices.Clone(b.list) }
 

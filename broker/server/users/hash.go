@@ -1,6 +1,7 @@
 package users
 
 import (
+	"bytes"
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/base64"
@@ -31,6 +32,11 @@ type Hash struct {
 	memoryKiB, passes uint32
 	lanes             uint8
 	salt, key         []byte
+}
+
+func (h Hash) equal(other Hash) bool {
+	return h.memoryKiB == other.memoryKiB && h.passes == other.passes && h.lanes == other.lanes &&
+		bytes.Equal(h.salt, other.salt) && bytes.Equal(h.key, other.key)
 }
 
 // HashPassword returns a new PHC string, "$argon2id$v=19$m=19456,t=2,p=1$…",

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"muster/broker/server/access"
@@ -43,13 +44,13 @@ type Attempt struct {
 	Address  string
 }
 
-// Verifier checks passwords against a Book. Hashing is bounded to one at a time
+// Verifier checks passwords against a Book, which may be changed. Hashing is bounded to one at a time
 // for each processor; others wait, but not too many. A password that was right
 // once is recognised by a keyed digest that only this process can compute, so
 // that a fleet that reconnects at once does not cost a hash a terminal. Safe for
 // concurrent use.
 type Verifier struct {
-	book   *Book
+	book   atomic.Pointer[Book]
 	locked func(Attempt)
 	slots  chan struct{}
 	queue  chan struct{} // who waits for a slot
@@ -70,15 +71,28 @@ func NewVerifier(book *Book, locked func(Attempt)) *Verifier {
 		locked = func(Attempt) {}
 	}
 	slots := runtime.GOMAXPROCS(0)
-	return &Verifier{
-		book: book, locked: locked,
-		slots: make(chan struct{}, slots),
-		queue: make(chan struct{}, slots*maxWaiting),
-		decoy: Hash{memoryKiB: minMemoryKiB, passes: minPasses, lanes: minLanes, salt: key[:minSalt], key: key[:minKey]},
-		key:   key[minKey:],
-		fails: ban.New(maxFailures, failureWindow, lockLength),
-		seen:  map[string][sha256.Size]byte{},
+	v := &Verifier{
+		locked: locked,
+		slots:  make(chan struct{}, slots),
+		queue:  make(chan struct{}, slots*maxWaiting),
+		decoy:  Hash{memoryKiB: minMemoryKiB, passes: minPasses, lanes: minLanes, salt: key[:minSalt], key: key[:minKey]},
+		key:    key[minKey:],
+		fails:  ban.New(maxFailures, failureWindow, lockLength),
+		seen:   map[string][sha256.Size]byte{},
 	}
+	v.book.Store(book)
+	return v
+}
+
+// Book is who may log in now.
+func (v *Verifier) Book() *Book { return v.book.Load() }
+
+// Use takes another book in the place of this one. Names that are locked stay so.
+func (v *Verifier) Use(book *Book) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.book.Store(book)
+	clear(v.seen)
 }
 
 // Verify returns who a name and password prove a client to be. It fails with
@@ -86,7 +100,8 @@ func NewVerifier(book *Book, locked func(Attempt)) *Verifier {
 // ends while it waits for its turn. An unknown name takes as long as a wrong
 // password.
 func (v *Verifier) Verify(ctx context.Context, a Attempt) (access.Identity, error) {
-	entry, known := v.book.entries[a.Name]
+	book := v.book.Load()
+	entry, known := book.entries[a.Name]
 	if len(a.Password) == 0 {
 		return access.Identity{}, ErrWrong
 	}
@@ -117,7 +132,7 @@ func (v *Verifier) Verify(ctx context.Context, a Attempt) (access.Identity, erro
 	if guessable(a.Name, a.Password) {
 		return access.Identity{}, ErrGuessable
 	}
-	v.remember(a.Name, digest)
+	v.remember(book, a.Name, digest)
 	return entry.identity, nil
 }
 
@@ -163,8 +178,10 @@ func (v *Verifier) remembers(name string, digest [sha256.Size]byte) bool {
 	return ok && hmac.Equal(known[:], digest[:])
 }
 
-func (v *Verifier) remember(name string, digest [sha256.Size]byte) {
+func (v *Verifier) remember(book *Book, name string, digest [sha256.Size]byte) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.seen[name] = digest
+	if v.book.Load() == book { // or the password may be good no longer
+		v.seen[name] = digest
+	}
 }

@@ -76,6 +76,13 @@ type Config struct {
 	// Troubles lists what needs a person and does not keep headquarters from
 	// working. It may be nil.
 	Troubles func() []string
+	// Ready says why headquarters takes in nothing, nil when it does; Metrics is the
+	// page of measurements. Either may be nil.
+	Ready   func(ctx context.Context) error
+	Metrics func(ctx context.Context) ([]byte, error)
+	// Reload takes in jobs, stores, users and limits anew, all or nothing. It may be
+	// nil.
+	Reload func(ctx context.Context) (Reloaded, error)
 	// Listen opens the line; nil: on the network of this machine.
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 	Now    func() time.Time

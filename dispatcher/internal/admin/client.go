@@ -117,6 +117,11 @@ func (c *Client) Health(ctx context.Context) (Health, error) {
 	return ask[Health](ctx, c, http.MethodGet, "/v1/health", nil)
 }
 
+// Reload has jobs, stores, users and limits read anew.
+func (c *Client) Reload(ctx context.Context) (Reloaded, error) {
+	return ask[Reloaded](ctx, c, http.MethodPost, "/v1/reload", struct{}{})
+}
+
 // Terminals lists the keys of all terminals.
 func (c *Client) Terminals(ctx context.Context) (Terminals, error) {
 	return ask[Terminals](ctx, c, http.MethodGet, "/v1/terminals", nil)

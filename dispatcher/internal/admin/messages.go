@@ -86,6 +86,18 @@ type Health struct {
 	Troubles []string `json:"troubles,omitempty"`
 }
 
+// Reloaded is what was taken in without a restart.
+type Reloaded struct {
+	Jobs    int `json:"jobs"`
+	Stores  int `json:"stores"`
+	Added   int `json:"added"` // stores
+	Changed int `json:"changed"`
+	Retired int `json:"retired"`
+	// NeedRestart are the keys that differ from what is in force and count from the
+	// next start on.
+	NeedRestart []string `json:"needRestart"`
+}
+
 // fault is a refusal on the wire.
 type fault struct {
 	Code      protocol.Code `json:"code"`

@@ -102,6 +102,13 @@ func (s *Server) health(r *http.Request, _ struct{}) (Health, error) {
 	return health, nil
 }
 
+func (s *Server) reload(r *http.Request, _ struct{}) (Reloaded, error) {
+	if s.Reload == nil {
+		return Reloaded{}, refused(protocol.CodeNotFound, "", "this headquarters cannot read its configuration again", "该总部无法重新加载配置", "start it again instead")
+	}
+	return s.Reload(context.WithoutCancel(r.Context())) // who asks and leaves wants it done
+}
+
 func (s *Server) revoke(r *http.Request, request RevokeRequest) (Revocation, error) {
 	by, err := actor(request.Actor)
 	if err != nil {

@@ -4,11 +4,13 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
 
+	"muster/dispatcher/internal/metrics"
 	"muster/dispatcher/internal/quarantine"
 	"muster/internal/protocol"
 )
@@ -18,6 +20,7 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("POST /v1/enrol-token", route(s, s.enrolToken))
 	mux.HandleFunc("POST /v1/revoke", route(s, s.revoke))
 	mux.HandleFunc("POST /v1/keys/rotate", route(s, s.rotate))
+	mux.HandleFunc("POST /v1/reload", route(s, s.reload))
 	mux.HandleFunc("GET /v1/health", route(s, s.health))
 	mux.HandleFunc("GET /v1/keys", route(s, s.keys))
 	mux.HandleFunc("GET /v1/terminals", route(s, s.terminals))
@@ -25,24 +28,72 @@ func (s *Server) handler() http.Handler {
 		return struct{}{}, &protocol.Error{Code: protocol.CodeNotFound, Message: "the admin line has no such request",
 			MessageZh: "管理接口没有该请求", Hint: "use the dispatcher command of the same version as the running one"}
 	}))
-	return s.private(mux)
+	open := http.NewServeMux()
+	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { tell(w, nil) })
+	open.HandleFunc("GET /readyz", s.readiness)
+	open.HandleFunc("GET /metrics", s.measurements)
+	open.Handle("/", s.private(mux))
+	return s.own(open)
 }
 
-// private lets those in alone who hold the token, and no page of a browser: a
-// page sends its Origin, and one that was led here by a name of its own (DNS
-// rebinding) another Host.
+// own lets nobody in who asks for another host, nor a page of a browser: it sends
+// its Origin, and one that was led here by a name of its own (DNS rebinding) another
+// Host.
+func (s *Server) own(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Origin") != "" || !s.ownHost(r.Host) {
+			s.refuse(w, r, http.StatusForbidden, notAllowed("the admin line takes no requests of browsers or for other hosts"))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// readiness is for supervisors: 200 when headquarters takes work in, else 503 and why.
+func (s *Server) readiness(w http.ResponseWriter, r *http.Request) {
+	if s.Ready == nil {
+		tell(w, nil)
+		return
+	}
+	tell(w, s.Ready(r.Context()))
+}
+
+func tell(w http.ResponseWriter, trouble error) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if trouble != nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = fmt.Fprintln(w, trouble)
+		return
+	}
+	_, _ = fmt.Fprintln(w, "ok")
+}
+
+// measurements is for who collects them. They hold counts alone, so nobody on this
+// machine needs a token.
+func (s *Server) measurements(w http.ResponseWriter, r *http.Request) {
+	if s.Metrics == nil {
+		http.NotFound(w, r)
+		return
+	}
+	page, err := s.Metrics(r.Context())
+	if err != nil {
+		tell(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", metrics.ContentType)
+	_, _ = w.Write(page) // who went away needs nothing more
+}
+
+// private lets those in alone who hold the token.
 func (s *Server) private(next http.Handler) http.Handler {
 	want := sha256.Sum256([]byte("Bearer " + s.token))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got := sha256.Sum256([]byte(r.Header.Get("Authorization")))
-		switch {
-		case r.Header.Get("Origin") != "" || !s.ownHost(r.Host):
-			s.refuse(w, r, http.StatusForbidden, notAllowed("the admin line takes no requests of browsers or for other hosts"))
-		case subtle.ConstantTimeCompare(got[:], want[:]) != 1:
+		if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
 			s.refuse(w, r, http.StatusUnauthorized, notAllowed("the token of the admin line is missing or wrong"))
-		default:
-			next.ServeHTTP(w, r)
+			return
 		}
+		next.ServeHTTP(w, r)
 	})
 }
 

@@ -31,6 +31,14 @@ func New(perSecond float64, burst int) *Bucket {
 	return &Bucket{limiter: rate.NewLimiter(limit, max(burst, 1))}
 }
 
+// Set changes rate and burst at now, and keeps the tokens that are there as far as
+// they fit; the values are those of New.
+func (b *Bucket) Set(perSecond float64, burst int, now time.Time) {
+	fresh := New(perSecond, burst).limiter
+	b.limiter.SetLimitAt(now, fresh.Limit())
+	b.limiter.SetBurstAt(now, fresh.Burst())
+}
+
 // Empty is New without a token at now: for who cannot tell what was taken before.
 func Empty(perSecond float64, burst int, now time.Time) *Bucket {
 	b := New(perSecond, burst)

@@ -27,7 +27,7 @@ import (
 // Commands returns every command but those that run headquarters itself, new
 // ones on each call.
 func Commands() []*cobra.Command {
-	return slices.Concat([]*cobra.Command{runCommand(), cancelCommand(), statusCommand(), jobsCommand(), healthCommand(),
+	return slices.Concat([]*cobra.Command{runCommand(), retryCommand(), cancelCommand(), statusCommand(), jobsCommand(), healthCommand(),
 		approveCommand(), approvalsCommand(), techkit.Command()}, house.Commands(), records.Commands())
 }
 

@@ -27,6 +27,7 @@ type order struct {
 	attempts  int
 	running   int
 	priority  int
+	dry       bool
 	wait      bool
 }
 
@@ -52,7 +53,7 @@ waited for, and 6 means that they did not).`,
 				return err
 			}
 			request.Deadline = a.deadline()
-			return runAndWait(cmd, &a, request, o.wait)
+			return orderAndWait(cmd, &a, protocol.VerbRun, request, o.wait && !o.dry)
 		},
 	}
 	a.flags(cmd)
@@ -68,6 +69,7 @@ waited for, and 6 means that they did not).`,
 	f.IntVar(&o.attempts, "attempts", 0, "executions a task (default: the job's)")
 	f.IntVar(&o.running, "max-running", 0, "cap on stores that run at once (default: the job's)")
 	f.IntVar(&o.priority, "priority", 0, "-100 to 100, higher is admitted first (default: the job's)")
+	f.BoolVar(&o.dry, "dry-run", false, "only say what the run would meet")
 	f.BoolVar(&o.wait, "wait", false, "wait for the approval if one is needed, then for the report, and show progress")
 	if err := cmd.MarkFlagRequired("stores"); err != nil {
 		panic(err) // the flag is defined above
@@ -76,7 +78,7 @@ waited for, and 6 means that they did not).`,
 }
 
 func (o order) request(cmd *cobra.Command, jobName string) (protocol.RunRequest, error) {
-	request := protocol.RunRequest{RequestID: o.requestID, Job: jobName, Reason: o.reason}
+	request := protocol.RunRequest{RequestID: o.requestID, Job: jobName, Reason: o.reason, DryRun: o.dry}
 	if request.RequestID == "" {
 		request.RequestID = newID()
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"muster/dispatcher/internal/cli/screen"
 	"muster/internal/protocol"
@@ -12,12 +11,35 @@ import (
 )
 
 func showAccepted(w io.Writer, r protocol.Reply) {
+	if r.Forecast != nil {
+		showForecast(w, r)
+		return
+	}
 	again := ""
 	if r.Duplicate != nil && *r.Duplicate {
 		again = " (the same request made it before)"
 	}
 	screen.Say(w, "run %s: %s, report by %s%s\n", r.RunID, stores(r.Stores), r.BarrierAt.Format(screen.Clock), again)
 	screen.Say(w, "watch %s\n", r.Watch)
+}
+
+// showForecast shows what a run would meet that was not made.
+func showForecast(w io.Writer, r protocol.Reply) {
+	f := r.Forecast
+	screen.Say(w, "nothing was created: %s, %d online now, up to %g begin each second\n", stores(r.Stores), f.Online, f.GrantsPerSecond)
+	if !f.FinishAt.IsZero() {
+		screen.Say(w, "those online would be done by %s, if nothing else runs\n", f.FinishAt.Format(screen.Clock))
+	}
+	if f.Silent > 0 {
+		screen.Say(w, "%s answered in none of the job's last three reports\n", stores(f.Silent))
+	}
+	for _, s := range f.SilentStores {
+		seen := "never seen"
+		if !s.LastSeenAt.IsZero() {
+			seen = "last seen " + s.LastSeenAt.Format(screen.Clock)
+		}
+		screen.Say(w, "  %s, %s\n", s.StoreID, seen)
+	}
 }
 
 func stores(n int) string {
@@ -64,11 +86,11 @@ func showStatus(w io.Writer, r protocol.Reply) {
 }
 
 func showJobs(w io.Writer, r protocol.Reply) {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	table := screen.NewTable(w)
 	for _, j := range r.Jobs {
-		screen.Say(table, "%s\tv%d\t%s\t%s\n", j.Name, j.Version, j.Title, j.TitleZh)
+		table.Row(j.Name, fmt.Sprintf("v%d", j.Version), j.Title, j.TitleZh)
 	}
-	_ = table.Flush()
+	table.Flush()
 }
 
 func showSummary(w io.Writer, s protocol.Summary) {

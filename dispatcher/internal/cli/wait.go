@@ -15,14 +15,15 @@ import (
 // taken to be there.
 const patience = 2 * time.Minute
 
-// runAndWait orders the run and, if asked to, follows it to its first report.
-func runAndWait(cmd *cobra.Command, a *access, request protocol.RunRequest, wait bool) error {
+// orderAndWait orders a run by a verb that makes one and, if asked to, follows it to
+// its first report.
+func orderAndWait(cmd *cobra.Command, a *access, verb protocol.Verb, request any, wait bool) error {
 	l, err := open(cmd.Context(), a)
 	if err != nil {
 		return err
 	}
 	defer l.close()
-	reply, err := a.asked(cmd.Context(), cmd, l, protocol.VerbRun, request)
+	reply, err := a.asked(cmd.Context(), cmd, l, verb, request)
 	if wait && err != nil && reply.Code == protocol.CodeNeedsApproval {
 		reply, err = a.awaitApproval(cmd, l, reply.ApprovalID)
 	}

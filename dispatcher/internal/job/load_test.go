@@ -165,7 +165,7 @@ func TestLoadRefusesTwoJobsOfOneName(t *testing.T) {
 	dir := t.TempDir()
 	first, second := write(t, dir, "a.yaml", good), write(t, dir, "b.yaml", good)
 	_, err := job.Load(dir, os.DirFS(dir), builtIn())
-	if want := "cannot load job: " + second + ":1: name: count_stock stands in " + first + " already"; err == nil || err.Error() != want {
+	if want := "cannot load job: " + second + ":1: name: count_stock stands in " + first + " already\n   1 | name: count_stock\n     |       ^"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	if _, err := job.Load("nowhere", fstest.MapFS{}, builtIn()); err == nil {

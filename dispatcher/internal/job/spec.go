@@ -2,6 +2,7 @@ package job
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"muster/dispatcher/internal/schema"
@@ -72,37 +73,46 @@ func DefaultPolicy() Policy {
 	}
 }
 
-// Registry holds the jobs that headquarters offers. It never changes after it
-// was made and is safe for concurrent use.
-type Registry struct {
+// Registry holds the jobs that headquarters offers. It is safe for concurrent use.
+type Registry struct{ now atomic.Pointer[jobs] }
+
+// jobs never change after they were made.
+type jobs struct {
 	names []string
 	specs map[string]Spec
 }
 
 // NewRegistry holds the given jobs; of two with the same name the later wins.
 func NewRegistry(specs ...Spec) *Registry {
-	r := &Registry{specs: make(map[string]Spec, len(specs))}
+	all := &jobs{specs: make(map[string]Spec, len(specs))}
 	for _, spec := range specs {
-		if _, twice := r.specs[spec.Name]; !twice {
-			r.names = append(r.names, spec.Name)
+		if _, twice := all.specs[spec.Name]; !twice {
+			all.names = append(all.names, spec.Name)
 		}
-		r.specs[spec.Name] = spec
+		all.specs[spec.Name] = spec
 	}
-	slices.Sort(r.names)
+	slices.Sort(all.names)
+	r := &Registry{}
+	r.now.Store(all)
 	return r
 }
 
+// Use takes the jobs of another registry in the place of its own. Runs keep what
+// they were ordered with.
+func (r *Registry) Use(other *Registry) { r.now.Store(other.now.Load()) }
+
 // Get returns the job of that exact name.
 func (r *Registry) Get(name string) (Spec, bool) {
-	spec, ok := r.specs[name]
+	spec, ok := r.now.Load().specs[name]
 	return spec, ok
 }
 
 // List returns every job, ordered by name.
 func (r *Registry) List() []Spec {
-	list := make([]Spec, 0, len(r.names))
-	for _, name := range r.names {
-		list = append(list, r.specs[name])
+	all := r.now.Load()
+	list := make([]Spec, 0, len(all.names))
+	for _, name := range all.names {
+		list = append(list, all.specs[name])
 	}
 	return list
 }

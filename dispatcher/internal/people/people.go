@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"muster/dispatcher/internal/selector"
 	"muster/internal/protocol"
@@ -43,8 +44,11 @@ type Config struct {
 	RequireSigned bool
 }
 
-// People is who may ask. It never changes and is safe for concurrent use.
-type People struct {
+// People is who may ask. It is safe for concurrent use.
+type People struct{ now atomic.Pointer[list] }
+
+// list never changes after it was made.
+type list struct {
 	persons   map[string]Person
 	anonymous bool
 	signed    bool
@@ -53,21 +57,30 @@ type People struct {
 // New checks the list: roles, names, keys and label expressions. The error names
 // the user.
 func New(cfg Config) (*People, error) {
-	p := &People{persons: map[string]Person{}, anonymous: cfg.Anonymous, signed: cfg.RequireSigned}
+	all := &list{persons: map[string]Person{}, anonymous: cfg.Anonymous, signed: cfg.RequireSigned}
 	for _, person := range cfg.Persons {
 		if err := person.check(); err != nil {
 			return nil, fmt.Errorf("cannot take user %q: %w", person.Name, err)
 		}
-		if _, twice := p.persons[person.Name]; twice {
+		if _, twice := all.persons[person.Name]; twice {
 			return nil, fmt.Errorf("cannot take user %q: the name stands twice", person.Name)
 		}
-		p.persons[person.Name] = person
+		all.persons[person.Name] = person
 	}
-	return p, nil
+	return peopleOf(all), nil
 }
 
 // Anonymous is everybody, as without a list.
-func Anonymous() *People { return &People{anonymous: true} }
+func Anonymous() *People { return peopleOf(&list{anonymous: true}) }
+
+func peopleOf(all *list) *People {
+	p := &People{}
+	p.now.Store(all)
+	return p
+}
+
+// Use takes another list in the place of this one.
+func (p *People) Use(other *People) { p.now.Store(other.now.Load()) }
 
 func (p *Person) check() error {
 	switch {
@@ -89,10 +102,11 @@ func (p *Person) check() error {
 // Who returns the person of a name, compared exactly. Anybody is somebody
 // without a list; with one, a stranger is refused with NOT_ALLOWED.
 func (p *People) Who(name string) (Person, error) {
-	if person, ok := p.persons[name]; ok {
+	all := p.now.Load()
+	if person, ok := all.persons[name]; ok {
 		return person, nil
 	}
-	if p.anonymous && protocol.ValidID(name) {
+	if all.anonymous && protocol.ValidID(name) {
 		return Person{Name: name, Role: Operator, approves: true}, nil
 	}
 	return Person{}, &protocol.Error{Code: protocol.CodeNotAllowed,
@@ -102,13 +116,13 @@ func (p *People) Who(name string) (Person, error) {
 }
 
 // Signed reports whether what changes something must be signed.
-func (p *People) Signed() bool { return p.signed }
+func (p *People) Signed() bool { return p.now.Load().signed }
 
 // Believe refuses with NOT_ALLOWED a request that changes something and does not
 // carry the person's signature where one is due. topic is the one that the
 // request was published on.
 func (p *People) Believe(person Person, verb protocol.Verb, topic string, payload []byte, s trust.Signature) error {
-	if !p.signed || !changes(verb) {
+	if !p.Signed() || !changes(verb) {
 		return nil
 	}
 	problem, problemZh := "is not signed", "没有签名"

@@ -12,13 +12,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	_ "time/tzdata" // a list is read alike on a machine without zone files
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/encoding/simplifiedchinese"
 
 	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
@@ -31,6 +35,9 @@ const (
 )
 
 var labelKey = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+// ErrEmpty says that a list holds no store.
+var ErrEmpty = errors.New("holds no store: write a line such as SH_0312,Nanjing Road,Asia/Shanghai,region=east below the header")
 
 // rules counts the changes of what a file means. With another number nothing that
 // was read before counts as read.
@@ -60,8 +67,8 @@ func (f File) Hash() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Places returns the stores: the file is UTF-8 with or without byte order mark, LF or
-// CRLF, with the header store_id,name,time_zone,labels. Labels are key=value pairs
+// Places returns the stores: the file is UTF-8 with or without byte order mark, or GBK
+// as spreadsheets in Chinese save it, LF or CRLF, with the header store_id,name,time_zone,labels. Labels are key=value pairs
 // parted by semicolons. Ids are text: 007 and 1E5 stay. It fails with "file:line: …"
 // on a bad or doubled id, ids that differ only in case, an unknown time zone,
 // and a list without stores.
@@ -74,9 +81,9 @@ func (f File) Places() ([]store.Place, error) {
 }
 
 func parse(name string, data []byte) ([]store.Place, error) {
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
-	if !utf8.Valid(data) {
-		return nil, fmt.Errorf("%s: is not UTF-8; save it as \"CSV UTF-8\"", name)
+	data, err := asUTF8(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	reader := csv.NewReader(bytes.NewReader(data))
 	reader.FieldsPerRecord = -1
@@ -105,9 +112,45 @@ func parse(name string, data []byte) ([]store.Place, error) {
 		}
 	}
 	if len(l.places) == 0 {
-		return nil, fmt.Errorf("%s: holds no store: write a line such as SH_0312,Nanjing Road,Asia/Shanghai,region=east below the header", name)
+		return nil, fmt.Errorf("%s: %w", name, ErrEmpty)
 	}
 	return l.places, nil
+}
+
+// asUTF8 is the text without a byte order mark. What is not UTF-8 is taken for GBK,
+// by its superset GB18030, unless that makes no sense of it.
+func asUTF8(data []byte) ([]byte, error) {
+	const instead = "save it as \"CSV UTF-8\""
+	switch {
+	case bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")):
+		return nil, errors.New("is UTF-16; " + instead)
+	case utf8.Valid(data):
+		return bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")), nil
+	}
+	text, err := simplifiedchinese.GB18030.NewDecoder().Bytes(data)
+	if err != nil || bytes.ContainsRune(text, utf8.RuneError) {
+		return nil, errors.New("is neither UTF-8 nor GBK; " + instead)
+	}
+	return text, nil
+}
+
+// Format writes a register as Load reads it, in UTF-8.
+func Format(places []store.Place) ([]byte, error) {
+	var out bytes.Buffer
+	w := csv.NewWriter(&out)
+	_ = w.Write([]string{"store_id", "name", "time_zone", "labels"}) // Flush tells
+	for _, p := range places {
+		var labels []string
+		for _, key := range slices.Sorted(maps.Keys(p.Labels)) {
+			labels = append(labels, key+"="+p.Labels[key])
+		}
+		_ = w.Write([]string{p.StoreID, p.Name, p.TimeZone, strings.Join(labels, ";")}) // Flush tells
+	}
+	w.Flush()
+	if err := w.Error(); err != nil {
+		return nil, fmt.Errorf("cannot write the register: %w", err)
+	}
+	return out.Bytes(), nil
 }
 
 func unreadable(name string, err error) error {

@@ -61,7 +61,9 @@ func TestBadListsAreRefusedWithTheirLine(t *testing.T) {
 		"empty":          {"", `s.csv: is empty`},
 		"header alone":   {header, `s.csv: holds no store: write a line such as SH_0312,Nanjing Road,Asia/Shanghai,region=east below the header`},
 		"other header":   {"id,name\n" + ok, `s.csv:1: the header is "id,name", must be "store_id,name,time_zone,labels"`},
-		"GBK":            {header + "A1,\xb5\xea,Asia/Shanghai,\n", `s.csv: is not UTF-8; save it as "CSV UTF-8"`},
+		"neither":        {header + "A1,\xb5\xff,Asia/Shanghai,\n", `s.csv: is neither UTF-8 nor GBK; save it as "CSV UTF-8"`},
+		"UTF-16":         {"\xff\xfes\x00", `s.csv: is UTF-16; save it as "CSV UTF-8"`},
+		"GBK twin":       {header + "A1,\xb5\xea,Asia/Shanghai,\na1,\xb5\xea,Asia/Shanghai,\n", `s.csv:3: store_id "a1" differs only in case from "A1" in line 2`},
 		"too few fields": {header + ok + "A2,Two\n", `s.csv:3: has 2 fields, must have 4`},
 		"unquoted comma": {header + "A2,Two, again,Asia/Shanghai,\n", `s.csv:2: has 5 fields, must have 4`},
 		"no id":          {header + ok + ",Two,Asia/Shanghai,\n", `s.csv:3: store_id "" must be`},
@@ -105,4 +107,24 @@ func TestLoadNamesTheFile(t *testing.T) {
 	if _, err := load(file + ".gone"); err == nil {
 		t.Error("a missing file must be refused")
 	}
+}
+
+func TestGBKIsReadAndWrittenAsUTF8(t *testing.T) {
+	t.Parallel()
+	got, err := parse("s.csv", []byte(header+"007,\xb5\xea,Asia/Shanghai,region=\xbb\xaa\xb6\xab;a=1\n"))
+	want := []store.Place{{StoreID: "007", Name: "店", TimeZone: "Asia/Shanghai", Labels: map[string]string{"region": "华东", "a": "1"}}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	text, err := register.Format(got)
+	if err != nil || string(text) != header+"007,店,Asia/Shanghai,a=1;region=华东\n" {
+		t.Errorf("got %q, %v", text, err)
+	}
+	if again, err := parse("s.csv", text); err != nil || !reflect.DeepEqual(again, want) {
+		t.Errorf("read again: %+v, %v", again, err)
+	}
+}
+
+func parse(name string, data []byte) ([]store.Place, error) {
+	return register.File{Name: name, Data: data}.Places()
 }

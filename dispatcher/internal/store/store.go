@@ -33,6 +33,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"time"
 
 	"muster/dispatcher/internal/store/internal/audit"
 	"muster/dispatcher/internal/store/internal/gatehouse"
@@ -66,6 +67,8 @@ type Options struct {
 	BallastBytes int64
 	Early        bool
 	Trouble      func(err error)
+	// Timed is told how long each commit took. It must return at once.
+	Timed func(took time.Duration)
 }
 
 // Store is the open database. All methods are safe for concurrent use. A
@@ -97,7 +100,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	db, err := sqlite.Open(ctx, sqlite.Options{
 		Path: o.Path, Readers: o.Readers, Migrations: scripts, ApplicationID: applicationID,
-		BallastBytes: cmp.Or(o.BallastBytes, ballastBytes), Early: o.Early, Trouble: o.Trouble,
+		BallastBytes: cmp.Or(o.BallastBytes, ballastBytes), Early: o.Early, Trouble: o.Trouble, Timed: o.Timed,
 		Lost: func(name string, err error) {
 			logger.Error("what was owed since the start cannot be stored; start again", "owed", name, "error", err)
 		},

@@ -83,6 +83,9 @@ func (s servedBy) Message(ctx context.Context, topic string) (server.Outgoing, b
 // Subscribed reports whether any client subscribes to a topic.
 func (e *Embedded) Subscribed(topic string) bool { return e.broker.Subscribed(topic) }
 
+// LoadUsers reads a users file; see server.LoadUsers.
+func (e *Embedded) LoadUsers(path string) (use func(), err error) { return e.broker.LoadUsers(path) }
+
 // Start opens the listeners.
 func (e *Embedded) Start(ctx context.Context) error { return e.broker.Start(ctx) }
 

@@ -9,7 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"text/tabwriter"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,7 +23,8 @@ import (
 
 // Commands returns the commands of this package, new ones on each call.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{initCommand(), enrollCommand(), revokeCommand(), terminalsCommand(), keysCommand(), certifyCommand(), requestKeyCommand()}
+	return []*cobra.Command{initCommand(), enrollCommand(), revokeCommand(), terminalsCommand(), keysCommand(), certifyCommand(), requestKeyCommand(),
+		reloadCommand(), storesCommand(), usersCommand()}
 }
 
 // beside says where the dispatcher that runs on this machine keeps its data.
@@ -52,6 +53,15 @@ func (b *beside) dial() (*admin.Client, error) {
 		return nil, err
 	}
 	return admin.Dial(own.Data)
+}
+
+// database is the file in the same data folder.
+func (b *beside) database() (string, error) {
+	if b.data != "" {
+		return filepath.Join(b.data, folders.Database), nil
+	}
+	own, err := folders.Of(b.config)
+	return filepath.Join(own.Data, folders.Database), err
 }
 
 // Refusal turns what headquarters said into an exit code and words.
@@ -199,8 +209,7 @@ func showTerminals(w io.Writer, all admin.Terminals) {
 		screen.Say(w, "no terminal is enrolled\n")
 		return
 	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	screen.Say(table, "STORE\tTERMINAL\tKEY\tENROLLED\tVALID UNTIL\tSTATE\n")
+	table := screen.NewTable(w, "STORE", "TERMINAL", "KEY", "ENROLLED", "VALID UNTIL", "STATE")
 	for _, t := range all.Terminals {
 		state := "valid"
 		switch {
@@ -209,9 +218,9 @@ func showTerminals(w io.Writer, all admin.Terminals) {
 		case all.At.After(t.NotAfter.Time):
 			state = "ended"
 		}
-		screen.Say(table, "%s\t%s\t%s\t%s\t%s\t%s\n", t.Store, t.Terminal, t.KeyID, t.IssuedAt.Local().Format(screen.Clock), t.NotAfter.Local().Format(screen.Clock), state)
+		table.Row(t.Store, t.Terminal, t.KeyID, t.IssuedAt.Local().Format(screen.Clock), t.NotAfter.Local().Format(screen.Clock), state)
 	}
-	_ = table.Flush() // a reader that went away needs nothing more
+	table.Flush()
 }
 
 // terminalArgs takes a store and a terminal.

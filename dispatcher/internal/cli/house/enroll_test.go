@@ -63,6 +63,22 @@ func shell(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	return "", "", 0
 }
 
+// shellIn runs one that must succeed, with a standard input.
+func shellIn(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	root := &cobra.Command{Use: "dispatcher", SilenceUsage: true, SilenceErrors: true}
+	root.AddCommand(cli.Commands()...)
+	root.SetArgs(args)
+	root.SetIn(strings.NewReader(stdin))
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	if err := root.ExecuteContext(t.Context()); err != nil {
+		t.Fatalf("%v: %v: %s", args, err, errs.String())
+	}
+	return out.String()
+}
+
 // machine is a headquarters whose admin line is open, and whose clock stands.
 type machine struct {
 	t            *testing.T

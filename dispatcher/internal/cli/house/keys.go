@@ -2,7 +2,6 @@ package house
 
 import (
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -37,8 +36,7 @@ func keysListCommand() *cobra.Command {
 
 func showKeys(w io.Writer, all admin.Keys) {
 	screen.Say(w, "version %d\n", all.Version)
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	screen.Say(table, "KEY\tSIGNS FROM\tBELIEVED UNTIL\tSTATE\n")
+	table := screen.NewTable(w, "KEY", "SIGNS FROM", "BELIEVED UNTIL", "STATE")
 	for _, k := range all.Keys {
 		state := "believed"
 		switch {
@@ -49,9 +47,9 @@ func showKeys(w io.Writer, all admin.Keys) {
 		case all.At.After(k.NotAfter.Time):
 			state = "ended"
 		}
-		screen.Say(table, "%s\t%s\t%s\t%s\n", k.KeyID, k.NotBefore.Local().Format(screen.Clock), k.NotAfter.Local().Format(screen.Clock), state)
+		table.Row(k.KeyID, k.NotBefore.Local().Format(screen.Clock), k.NotAfter.Local().Format(screen.Clock), state)
 	}
-	_ = table.Flush() // a reader that went away needs nothing more
+	table.Flush()
 }
 
 func keysRotateCommand() *cobra.Command {

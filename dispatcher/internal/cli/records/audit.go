@@ -24,7 +24,7 @@ const (
 
 // Commands returns the commands of this package, new ones on each call.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{auditCommand(), backupCommand(), restoreCommand()}
+	return []*cobra.Command{runsCommand(), tasksCommand(), reportCommand(), auditCommand(), backupCommand(), restoreCommand(), migrateCommand()}
 }
 
 // auditCommand works on the files of headquarters, beside a running dispatcher

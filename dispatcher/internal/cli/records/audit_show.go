@@ -3,7 +3,7 @@ package records
 import (
 	"fmt"
 	"path/filepath"
-	"text/tabwriter"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -86,12 +86,10 @@ func showLine(cmd *cobra.Command) func(store.AuditEntry) error {
 }
 
 func showTable(cmd *cobra.Command) (show func(store.AuditEntry) error, end func()) {
-	table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	screen.Say(table, "ID\tTIME\tACTOR\tACTION\tSUBJECT\tDETAIL\n")
+	table := screen.NewTable(cmd.OutOrStdout(), "ID", "TIME", "ACTOR", "ACTION", "SUBJECT", "DETAIL")
 	show = func(e store.AuditEntry) error {
-		screen.Say(table, "%d\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.At.Local().Format(screen.Clock),
-			screen.Plain(e.Actor), screen.Plain(e.Action), screen.Plain(e.Subject), screen.Plain(e.Detail))
+		table.Row(strconv.FormatInt(e.ID, 10), e.At.Local().Format(screen.Clock), e.Actor, e.Action, e.Subject, e.Detail)
 		return nil
 	}
-	return show, func() { _ = table.Flush() }
+	return show, table.Flush
 }

@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
-	"muster/dispatcher/internal/cli/folders"
 	"muster/dispatcher/internal/cli/screen"
 	"muster/dispatcher/internal/store"
 )
@@ -26,10 +24,9 @@ type backup struct {
 
 // backupCommand works on the files of headquarters, beside a running dispatcher.
 func backupCommand() *cobra.Command {
-	var data string
-	var asJSON bool
+	var at place
 	cmd := &cobra.Command{
-		Use:   "backup FILE --data FOLDER",
+		Use:   "backup FILE (-c CONFIG | --data FOLDER)",
 		Short: "Copy headquarters' database to a new file, while headquarters runs",
 		Long: "Copy what is stored at one moment to FILE, which must not exist, and read all of it once more. Headquarters\n" +
 			"goes on meanwhile. FILE holds what the stores answered: it is readable by its owner alone; keep it so.\n" +
@@ -37,7 +34,11 @@ func backupCommand() *cobra.Command {
 		Example: "  dispatcher backup /backup/muster-$(date +%F).db --data data",
 		Args:    screen.One("file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			made, err := store.MakeBackup(cmd.Context(), filepath.Join(data, folders.Database), args[0])
+			database, err := at.database()
+			if err != nil {
+				return err
+			}
+			made, err := store.MakeBackup(cmd.Context(), database, args[0])
 			if errors.Is(err, fs.ErrExist) {
 				return fmt.Errorf("%w; name a file that is not there", err)
 			}
@@ -45,7 +46,7 @@ func backupCommand() *cobra.Command {
 				return err
 			}
 			found := describeBackup(made)
-			if asJSON {
+			if at.asJSON {
 				return screen.JSON(cmd.OutOrStdout(), found)
 			}
 			screen.Say(cmd.OutOrStdout(), "%s: %d bytes, complete and readable; the newest audit entry is %d\n", found.File, found.Bytes, found.NewestID)
@@ -55,8 +56,8 @@ func backupCommand() *cobra.Command {
 			return nil
 		},
 	}
-	dataFlag(cmd, &data)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was made as JSON")
+	at.flags(cmd)
+	cmd.MarkFlagsOneRequired("config", "data")
 	return cmd
 }
 
@@ -67,9 +68,4 @@ func describeBackup(b store.Backup) backup {
 		found.Faults = append(found.Faults, fault.Text)
 	}
 	return found
-}
-
-func dataFlag(cmd *cobra.Command, data *string) {
-	cmd.Flags().StringVar(data, "data", "", "headquarters' data folder (data_folder)")
-	_ = cmd.MarkFlagRequired("data") // it is one of ours
 }

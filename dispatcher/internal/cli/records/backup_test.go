@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/dispatcher/internal/cli/records"
+	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/store"
 )
 
@@ -53,7 +54,7 @@ func (v *vault) run(args ...string) (stdout string, err error) {
 	v.t.Helper()
 	var out bytes.Buffer
 	root := &cobra.Command{Use: "dispatcher", SilenceUsage: true, SilenceErrors: true}
-	root.AddCommand(records.BackupCommand(), records.RestoreCommand())
+	root.AddCommand(records.Commands()...)
 	root.SetArgs(append(args, "--data", v.folder))
 	root.SetOut(&out)
 	err = root.ExecuteContext(v.t.Context())
@@ -129,5 +130,41 @@ func TestRestoreOfADamagedBackupSaysSo(t *testing.T) {
 	}
 	if _, err := v.run("restore", file); err == nil || !strings.Contains(err.Error(), "nothing was changed, use another backup") {
 		t.Errorf("restored: %v", err)
+	}
+}
+
+// TestRunsAndTasksAreListedFromTheDatabase, and migrate finds nothing to do in it.
+func TestRunsAndTasksAreListedFromTheDatabase(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	now := time.Now()
+	run := store.Run{RunID: "run-1", Job: "probe", JobVersion: 1, RequestedBy: "wang", Reason: "查一下", Input: []byte("{}"), Policy: job.DefaultPolicy(), Targets: 1,
+		CreatedAt: now, BarrierAt: now.Add(time.Minute), MakeupUntil: now.Add(time.Hour)}
+	if _, err := v.store.CreateRun(t.Context(), run, []store.Place{{StoreID: "007", Name: "a", TimeZone: "UTC"}},
+		[]store.NewTask{{TaskID: "task-1", StoreID: "007"}}, store.Request{}, now); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		"run-1  probe  collecting  1       0         ": {"runs"},
+		`"reason": "查一下"`:                              {"runs", "--json", "--open"},
+		"007    PENDING  0 of 2":                       {"tasks", "run-1"},
+		"0 tasks\n":                                    {"tasks", "run-1", "--status", "Failed"},
+		`"storeId": "007"`:                             {"tasks", "run-1", "--json"},
+	} {
+		if out, err := v.run(args...); err != nil || !strings.Contains(out, want) {
+			t.Errorf("%v: %v: %s", args, err, out)
+		}
+	}
+	for want, args := range map[string][]string{"there is no run": {"tasks", "run-2"}, "must be pending": {"tasks", "run-1", "--status", "lost"}, "must be 1 to 10000": {"runs", "--limit", "0"},
+		"stop the dispatcher first": {"migrate"}} {
+		if _, err := v.run(args...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %s", args, err, want)
+		}
+	}
+	if err := v.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := v.run("migrate"); err != nil || !strings.Contains(out, "which is this program's") {
+		t.Errorf("migrate: %v: %s", err, out)
 	}
 }

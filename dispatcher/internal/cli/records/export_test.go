@@ -2,7 +2,5 @@ package records
 
 // The commands, as they are registered.
 var (
-	AuditCommand   = auditCommand
-	BackupCommand  = backupCommand
-	RestoreCommand = restoreCommand
+	AuditCommand = auditCommand
 )

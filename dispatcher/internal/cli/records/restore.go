@@ -4,13 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"muster/dispatcher/internal/admin"
-	"muster/dispatcher/internal/cli/folders"
 	"muster/dispatcher/internal/cli/screen"
 	"muster/dispatcher/internal/store"
 )
@@ -27,10 +25,9 @@ type restored struct {
 
 // restoreCommand works on the files of headquarters, which must not run.
 func restoreCommand() *cobra.Command {
-	var data string
-	var asJSON bool
+	var at place
 	cmd := &cobra.Command{
-		Use:   "restore FILE --data FOLDER",
+		Use:   "restore FILE (-c CONFIG | --data FOLDER)",
 		Short: "Put a backup in the place of headquarters' database, while headquarters is stopped",
 		Long: "Check FILE and put a copy of it in the place of the database, which is kept beside. What was done after the\n" +
 			"backup is forgotten: runs, results, approvals and used enrolment tokens. Attempts that ran at the backup count\n" +
@@ -42,11 +39,15 @@ func restoreCommand() *cobra.Command {
 		Example: "  dispatcher restore /backup/muster-2026-09-17.db --data data",
 		Args:    screen.One("file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			done, err := restore(cmd, args[0], filepath.Join(data, folders.Database))
+			database, err := at.database()
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			done, err := restore(cmd, args[0], database)
+			if err != nil {
+				return err
+			}
+			if at.asJSON {
 				return screen.JSON(cmd.OutOrStdout(), done)
 			}
 			showRestored(cmd.OutOrStdout(), done)
@@ -56,8 +57,8 @@ func restoreCommand() *cobra.Command {
 			return nil
 		},
 	}
-	dataFlag(cmd, &data)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was done as JSON")
+	at.flags(cmd)
+	cmd.MarkFlagsOneRequired("config", "data")
 	return cmd
 }
 

@@ -73,6 +73,7 @@ type Options struct {
 	CheckFor      time.Duration // bounds the check of all pages, 0: 5 s
 	Trouble       func(error)
 	Lost          func(name string, err error)
+	Timed         func(took time.Duration) // of each commit, from the writer: it must not wait
 }
 
 // DB is an open database. All methods are safe for concurrent use.

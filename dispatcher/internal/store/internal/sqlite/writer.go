@@ -54,6 +54,7 @@ type writer struct {
 	ballast ballast
 	owed    []debt
 	lost    func(name string, err error) // may be nil
+	timed   func(took time.Duration)
 }
 
 func startWriter(conn *sql.Conn, held ballast, o Options) *writer {
@@ -67,6 +68,7 @@ func startWriter(conn *sql.Conn, held ballast, o Options) *writer {
 		stmts:   map[string]*sql.Stmt{},
 		told:    startTeller(),
 		lost:    o.Lost,
+		timed:   o.Timed,
 	}
 	w.trouble.note(held.hold())
 	go w.loop()
@@ -185,8 +187,12 @@ func (w *writer) commit(group []*request) {
 // attempt is write, and once more with the room that the ballast held when the
 // disk is full.
 func (w *writer) attempt(group []*request) error {
+	began := time.Now()
 	err := w.write(group)
 	if !failing(err) {
+		if err == nil && w.timed != nil {
+			w.timed(time.Since(began))
+		}
 		return err
 	}
 	w.trouble.note(err)

@@ -1,0 +1,284 @@
+package app
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"muster/dispatcher/internal/admin"
+	"muster/dispatcher/internal/identity"
+	"muster/dispatcher/internal/store"
+	"muster/internal/doctor"
+)
+
+// ownFiles is how many files headquarters itself may have open beside connections.
+const ownFiles = 256
+
+// deepest is the size of a database that doctor still reads whole.
+const deepest = 2 << 30
+
+// Checks are what doctor looks at. path is the configuration's, and trouble says why
+// it could not be read, when nothing else can be looked at.
+func Checks(cfg Config, path string, trouble error, unknown []string) []doctor.Check {
+	if path == "" {
+		path = "the embedded configuration"
+	}
+	checks := []doctor.Check{{Name: "configuration", Look: func(context.Context) doctor.Finding {
+		switch {
+		case trouble != nil:
+			return doctor.Bad("edit it; dispatcher check-config looks again", "%v", trouble)
+		case len(unknown) > 0:
+			return doctor.Warning("correct the name, or unset it; check-config --print-effective shows the keys", "%s is valid; the environment has %v, which is no key", path, unknown)
+		}
+		return doctor.Good("%s is valid", path)
+	}}}
+	if trouble != nil {
+		return append(checks, doctor.Check{Name: "everything else", Look: func(context.Context) doctor.Finding {
+			return doctor.Skipped("needs a configuration that is valid")
+		}})
+	}
+	at := site{cfg: cfg}
+	at.client, at.notRunning = admin.Dial(cfg.DataFolder)
+	if at.notRunning == nil {
+		_, at.notRunning = at.client.Health(context.Background())
+	}
+	const mend = "make it writable for the user that headquarters runs as"
+	checks = append(checks,
+		doctor.Check{Name: "jobs, schemas and stores", Look: at.lookAtJobs},
+		doctor.Check{Name: "users, certificates and identity files", Look: at.lookAtFiles},
+		doctor.Check{Name: "headquarters", Look: at.lookAtHeadquarters},
+		doctor.Folder("data folder", cfg.DataFolder, mend),
+		doctor.Disk("disk of the data folder", cfg.DataFolder),
+		doctor.Check{Name: "database", Look: at.lookAtDatabase},
+		doctor.Folder("reports folder", cfg.ReportsFolder, mend+"; see whether its share is mounted"),
+		doctor.Disk("disk of the reports folder", cfg.ReportsFolder),
+		doctor.OpenFiles(uint64(cfg.Broker.Filled().Limits.MaxConnections+ownFiles)),
+		doctor.Clock(),
+	)
+	return append(checks, at.lines()...)
+}
+
+// site is a headquarters that doctor looks at.
+type site struct {
+	cfg        Config
+	client     *admin.Client
+	notRunning error // nil: it runs
+}
+
+func (s site) runs() bool { return s.notRunning == nil }
+
+func (s site) lookAtJobs(context.Context) doctor.Finding {
+	jobs, stores, err := load(s.cfg)
+	if err != nil {
+		return doctor.Bad("mend the file; a headquarters that runs keeps what it has until then", "%v", err)
+	}
+	places, err := stores.Places()
+	if err != nil {
+		return doctor.Bad("mend the file; a headquarters that runs keeps what it has until then", "%v", err)
+	}
+	return doctor.Good("%d jobs, %d stores", len(jobs.List()), len(places))
+}
+
+func (s site) lookAtFiles(context.Context) doctor.Finding {
+	if err := s.cfg.checkFiles(); err != nil {
+		return doctor.Bad("mend the file that is named", "%v", err)
+	}
+	return doctor.Good("all can be read")
+}
+
+func (s site) lookAtHeadquarters(ctx context.Context) doctor.Finding {
+	if errors.Is(s.notRunning, admin.ErrNotRunning) {
+		return doctor.Good("does not run")
+	}
+	if s.notRunning != nil {
+		return doctor.Bad("see its log", "runs, and does not work: %v", s.notRunning)
+	}
+	health, err := s.client.Health(ctx)
+	switch {
+	case err != nil:
+		return doctor.Bad("see its log", "runs, and does not work: %v", err)
+	case health.Clock != "":
+		return doctor.Warning("set the clock right, or start headquarters again if it is right", "%s", health.Clock)
+	case len(health.Troubles) > 0:
+		return doctor.Warning("see the guide about each", "needs a person: %s", health.Troubles[0])
+	}
+	return doctor.Good("runs, version %s", health.Version)
+}
+
+// lookAtDatabase reads the whole file, beside a headquarters that runs too.
+func (s site) lookAtDatabase(ctx context.Context) doctor.Finding {
+	file := filepath.Join(s.cfg.DataFolder, databaseFile)
+	info, err := os.Stat(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return doctor.Warning("it is made at the first start; if it was there before, look whether its disk is mounted", "%s is not there", file)
+	}
+	if err != nil {
+		return doctor.Bad("make it readable for who runs doctor", "%v", err)
+	}
+	if info.Size() > deepest {
+		return doctor.Skipped("it has %d MiB, which takes long to read: dispatcher backup reads all of it", info.Size()>>20)
+	}
+	found, err := store.InspectBackup(ctx, file)
+	const mend = "stop headquarters, and restore the last backup: dispatcher restore"
+	if ctx.Err() != nil {
+		return doctor.Skipped("it could not be read within the time for one check: dispatcher backup reads all of it")
+	}
+	if err != nil {
+		return doctor.Bad(mend, "%v", err)
+	}
+	if found.Audit.Wrong > 0 {
+		return doctor.Warning("dispatcher audit verify says what was changed", "%s is whole, its audit does not hold", file)
+	}
+	return doctor.Good("%s is whole, %d MiB", file, found.Bytes>>20)
+}
+
+// lines are the checks of ports, certificates and the broker.
+func (s site) lines() []doctor.Check {
+	var checks []doctor.Check
+	if folder := s.cfg.Identity.Folder; folder != "" {
+		checks = append(checks,
+			doctor.Certificate("certificate of the authority", filepath.Join(folder, identity.FileAuthority), "make a new headquarters with dispatcher init, and enrol every terminal"),
+			doctor.Certificate("certificate of the broker", filepath.Join(folder, identity.FileServer), "start headquarters, which renews it"))
+	}
+	if file := s.cfg.MQTT.CertFile; file != "" && s.cfg.Transport == TransportMQTT {
+		checks = append(checks, doctor.Certificate("certificate to log in with", file, "dispatcher certify makes a new one"))
+	}
+	if s.cfg.Transport == TransportEmbedded {
+		l := s.cfg.Broker.Listeners
+		for _, one := range []struct{ name, address string }{{"tcp", l.TCP.Address}, {"tls", l.TLS.Address}, {"ws", l.WS.Address}} {
+			if one.address != "" {
+				checks = append(checks, doctor.Port("port of the broker, "+one.name, one.address, s.runs()))
+			}
+		}
+	}
+	if s.cfg.Enrolment.Address != "" {
+		checks = append(checks, doctor.Port("port of the enrolment", s.cfg.Enrolment.Address, s.runs()))
+	}
+	return append(checks, doctor.Check{Name: "broker", Look: s.lookAtBroker})
+}
+
+// lookAtBroker says CONNECT, as nobody, and waits for the answer: a refusal proves
+// that the broker lives, and pushes nobody off a connection.
+func (s site) lookAtBroker(ctx context.Context) doctor.Finding {
+	const mend = "see the log of the broker, and the network on the way"
+	if s.cfg.Transport == TransportMQTT {
+		took, err := s.roundTripOut(ctx)
+		if err != nil {
+			return doctor.Bad(mend, "%s: %v", s.cfg.MQTT.URL, err)
+		}
+		return doctor.Good("%s answers within %s", s.cfg.MQTT.URL, took)
+	}
+	if !s.runs() {
+		return doctor.Skipped("it is part of headquarters, which does not run")
+	}
+	listener, secure := s.cfg.Broker.Listeners.TCP.Address, (*tls.Config)(nil)
+	if listener == "" {
+		listener = s.cfg.Broker.Listeners.TLS.Address
+		var err error
+		if secure, err = ownTLS(s.cfg.Broker.Listeners.TLS.CertFile); err != nil {
+			return doctor.Bad("mend cert_file", "%v", err)
+		}
+	}
+	host, port, err := net.SplitHostPort(listener)
+	if err != nil || port == "0" {
+		return doctor.Skipped("it listens on any port")
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	took, err := roundTrip(ctx, net.JoinHostPort(host, port), secure)
+	if err != nil {
+		return doctor.Bad(mend, "%v", err)
+	}
+	return doctor.Good("it answers within %s", took)
+}
+
+// roundTripOut asks the external broker.
+func (s site) roundTripOut(ctx context.Context) (time.Duration, error) {
+	login, err := s.cfg.MQTT.login()
+	if err != nil {
+		return 0, err
+	}
+	usual := map[string]string{"mqtt": "1883", "mqtts": "8883"}
+	port := login.URL.Port()
+	if port == "" {
+		port = usual[login.URL.Scheme]
+	}
+	if _, plain := usual[login.URL.Scheme]; !plain {
+		return 0, fmt.Errorf("over %s only dispatcher health asks", login.URL.Scheme)
+	}
+	secure := login.TLS
+	secure.ServerName = login.URL.Hostname()
+	if login.URL.Scheme == "mqtt" {
+		secure = nil
+	}
+	return roundTrip(ctx, net.JoinHostPort(login.URL.Hostname(), port), secure)
+}
+
+// ownTLS believes the authority of the broker's own certificate, under its own name.
+func ownTLS(file string) (*tls.Config, error) {
+	text, err := os.ReadFile(filepath.Clean(file))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the broker's certificate: %w", err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(text)
+	leaf, err := doctor.FirstCertificate(text)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use %s: %w", file, err)
+	}
+	name := leaf.Subject.CommonName
+	switch {
+	case len(leaf.DNSNames) > 0:
+		name = leaf.DNSNames[0]
+	case len(leaf.IPAddresses) > 0:
+		name = leaf.IPAddresses[0].String()
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, ServerName: name}, nil
+}
+
+// roundTrip connects, and says CONNECT of MQTT 5 (section 3.1) without name or
+// password; the answer must be a CONNACK, whatever its code.
+func roundTrip(ctx context.Context, address string, secure *tls.Config) (time.Duration, error) {
+	began := time.Now()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return 0, fmt.Errorf("it is not reached: %w", err)
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return 0, fmt.Errorf("cannot ask it: %w", err)
+		}
+	}
+	if secure != nil {
+		hand := tls.Client(conn, secure)
+		if err := hand.HandshakeContext(ctx); err != nil {
+			return 0, fmt.Errorf("it is reached, but not proven: %w", err)
+		}
+		conn = hand
+	}
+	const cleanStart, keepAlive, noProperties, id = 2, 10, 0, "doctor"
+	body := append([]byte{0, 4, 'M', 'Q', 'T', 'T', 5, cleanStart, 0, keepAlive, noProperties, 0, byte(len(id))}, id...)
+	if _, err := conn.Write(append([]byte{0x10, byte(len(body))}, body...)); err != nil {
+		return 0, fmt.Errorf("cannot ask it: %w", err)
+	}
+	first, err := bufio.NewReader(conn).ReadByte()
+	if err != nil {
+		return 0, fmt.Errorf("it does not answer: %w", err)
+	}
+	const connack = 0x20
+	if first != connack {
+		return 0, fmt.Errorf("it answers with no CONNACK: what listens at %s is no MQTT broker", (&url.URL{Host: address}).Host)
+	}
+	return time.Since(began).Round(time.Millisecond), nil
+}
