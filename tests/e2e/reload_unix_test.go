@@ -38,18 +38,7 @@ func TestReloadDropsNobodyAndTakesAllOrNothing(t *testing.T) {
 	}
 	user("wang", "li")
 	line := programs.FreeAddr(t)
-	configured := func(more string) {
-		s.write("dispatcher.yaml", fmt.Sprintf(`data_folder: data
-admin: {address: "`+line+`"}
-reports_folder: reports
-stores_file: stores.csv
-jobs_folder: jobs
-broker:
-  anonymous: false
-  users_file: users.yaml
-  listeners: {tcp: {address: "%s"}}
-%s`, s.addr, more))
-	}
+	configured := func(more string) { s.configured(line, more) }
 	configured("")
 	s.serve()
 	mark := filepath.Join(s.dir, "go-on")
@@ -66,19 +55,11 @@ executors:
 	}
 	wang.AwaitOutput(`"RUNNING":1`)
 
-	hangup := func(want string) {
-		t.Helper()
-		before := strings.Count(s.hq.Output(), want)
-		if err := syscall.Kill(s.hq.PID(), syscall.SIGHUP); err != nil {
-			t.Fatal(err)
-		}
-		programs.Eventually(t, "headquarters saying "+want, func() bool { return strings.Count(s.hq.Output(), want) > before })
-	}
 	// Stores and users would be right; the job's file is wrong.
 	user("wang", "zhao")
 	s.write("stores.csv", "store_id,name,time_zone,labels\nA1,One,Asia/Shanghai,\nB2,Two,Asia/Shanghai,\n")
 	s.write("jobs/second.yaml", "name: second\nversion: many\n")
-	hangup("second.yaml:2: version: must be a whole number")
+	s.hangup("second.yaml:2: version: must be a whole number")
 	wang.AwaitOutput("alarms/warning/reload_refused")
 	wang.AwaitOutput("what was in force stays")
 	if list := s.dispatcher("stores", "list", "-c", s.config); strings.Contains(list, "B2") {
@@ -90,7 +71,7 @@ executors:
 
 	s.write("jobs/second.yaml", "name: second\nversion: 1\ntitle: Second\ninput_schema: probe_input.json\noutput_schema: probe_output.json\n")
 	configured("admission: {max_running: 7}\nlog: {level: debug}\n")
-	hangup("jobs, stores, users and limits were read again")
+	s.hangup("jobs, stores, users and limits were read again")
 	if !strings.Contains(s.hq.Output(), "needs_restart=log.level") {
 		t.Error("it is not said that log.level needs a restart")
 	}
@@ -117,23 +98,54 @@ executors:
 		t.Errorf("the watcher was dropped: %v\n%s", err, wang.Output())
 	}
 	s.measured(line)
-	if said := s.dispatcher("doctor", "-c", s.config); !strings.Contains(said, "ok    broker: it answers within") || !strings.Contains(said, "ok    database: ") ||
-		!strings.Contains(said, " is answered\n") || !strings.Contains(said, " 0 failed,") {
-		t.Errorf("doctor says\n%s", said)
-	}
-	if runs := s.dispatcher("runs", "-c", s.config); !strings.Contains(runs, reply.RunID+"  probe  closed  1       1 ") {
-		t.Errorf("runs says\n%s", runs)
-	}
-	if tasks := s.dispatcher("tasks", reply.RunID, "-c", s.config, "--status", "succeeded"); !strings.Contains(tasks, "A1     SUCCEEDED  1 of 2   pos1") || !strings.HasSuffix(tasks, "1 task\n") {
-		t.Errorf("tasks says\n%s", tasks)
-	}
-	if manifests := s.manifests(reply.RunID + "_r1"); len(manifests) != 1 {
-		t.Errorf("manifests: %v", manifests)
-	} else if said := s.dispatcher("report", "verify", manifests[0], "-c", s.config); strings.Count(said, "and the database say") < 3 {
-		t.Errorf("report verify says\n%s", said)
-	}
+	s.looked(reply.RunID)
 	if said := s.dispatcher("reload", "-c", s.config); !strings.Contains(said, "in force: jobs 3, stores 2 (added 0, changed 0, retired 0)\nthese keys have changed too, and count from the next start on: log.level\n") {
 		t.Errorf("reload says %q", said)
+	}
+}
+
+// hangup sends SIGHUP and waits until headquarters says what came of it.
+func (s *site) hangup(want string) {
+	s.t.Helper()
+	before := strings.Count(s.hq.Output(), want)
+	if err := syscall.Kill(s.hq.PID(), syscall.SIGHUP); err != nil {
+		s.t.Fatal(err)
+	}
+	programs.Eventually(s.t, "headquarters saying "+want, func() bool { return strings.Count(s.hq.Output(), want) > before })
+}
+
+// configured writes a configuration with a users file and an admin port.
+func (s *site) configured(line, more string) {
+	s.write("dispatcher.yaml", fmt.Sprintf(`data_folder: data
+admin: {address: "`+line+`"}
+reports_folder: reports
+stores_file: stores.csv
+jobs_folder: jobs
+broker:
+  anonymous: false
+  users_file: users.yaml
+  listeners: {tcp: {address: "%s"}}
+%s`, s.addr, more))
+}
+
+// looked has the commands of an operator look at a headquarters that runs, and at a run
+// of one store that succeeded.
+func (s *site) looked(run string) {
+	s.t.Helper()
+	if said := s.dispatcher("doctor", "-c", s.config); !strings.Contains(said, "ok    broker: it answers within") || !strings.Contains(said, "ok    database: ") ||
+		!strings.Contains(said, " is answered\n") || !strings.Contains(said, " 0 failed,") {
+		s.t.Errorf("doctor says\n%s", said)
+	}
+	if runs := s.dispatcher("runs", "-c", s.config); !strings.Contains(runs, run+"  probe  closed  1       1 ") {
+		s.t.Errorf("runs says\n%s", runs)
+	}
+	if tasks := s.dispatcher("tasks", run, "-c", s.config, "--status", "succeeded"); !strings.Contains(tasks, "A1     SUCCEEDED  1 of 2   pos1") || !strings.HasSuffix(tasks, "1 task\n") {
+		s.t.Errorf("tasks says\n%s", tasks)
+	}
+	if manifests := s.manifests(run + "_r1"); len(manifests) != 1 {
+		s.t.Errorf("manifests: %v", manifests)
+	} else if said := s.dispatcher("report", "verify", manifests[0], "-c", s.config); strings.Count(said, "and the database say") < 3 {
+		s.t.Errorf("report verify says\n%s", said)
 	}
 }
 

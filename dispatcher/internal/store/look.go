@@ -8,8 +8,8 @@ import (
 	"muster/internal/task"
 )
 
-// StoreState is a store of the register, or one that was, with its terminals.
-type StoreState struct {
+// PlaceState is a store of the register, or one that was, with its terminals.
+type PlaceState struct {
 	Place
 	Retired   bool // it left the register
 	Terminals []Terminal
@@ -48,11 +48,11 @@ func ReadTasks(ctx context.Context, databasePath, runID string, status task.Stat
 
 // ReadStores returns the stores by id, with retired also those that left the
 // register. It opens the file like VerifyAudit.
-func ReadStores(ctx context.Context, databasePath string, retired bool) (stores []StoreState, err error) {
+func ReadStores(ctx context.Context, databasePath string, retired bool) (stores []PlaceState, err error) {
 	err = lookAtAll(ctx, databasePath, func(q sqlite.Querier) error {
 		at := map[string]int{}
-		stores, err = sqlite.List(ctx, q, func(row sqlite.Row) (StoreState, error) {
-			var s StoreState
+		stores, err = sqlite.List(ctx, q, func(row sqlite.Row) (PlaceState, error) {
+			var s PlaceState
 			err := row.Scan(&s.StoreID, &s.Name, &s.TimeZone, sqlite.Document{Content: &s.Labels}, &s.Retired)
 			return s, err
 		}, `SELECT store_id, name, time_zone, labels, active = 0 FROM places WHERE active = 1 OR ? ORDER BY store_id`, retired)

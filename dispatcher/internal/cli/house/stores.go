@@ -78,7 +78,7 @@ func storesListCommand() *cobra.Command {
 	return cmd
 }
 
-func describeStore(s store.StoreState) knownStore {
+func describeStore(s store.PlaceState) knownStore {
 	known := knownStore{Store: s.StoreID, Name: s.Name, TimeZone: s.TimeZone, Labels: s.Labels, Retired: s.Retired, Terminals: []string{}}
 	for _, t := range s.Terminals {
 		known.Terminals = append(known.Terminals, t.TerminalID)
