@@ -38,8 +38,7 @@ func TestReloadDropsNobodyAndTakesAllOrNothing(t *testing.T) {
 	}
 	user("wang", "li")
 	line := programs.FreeAddr(t)
-	configured := func(more string) { s.configured(line, more) }
-	configured("")
+	s.configured(line, "")
 	s.serve()
 	mark := filepath.Join(s.dir, "go-on")
 	s.agentWith("A1", fmt.Sprintf(`broker: {url: "mqtt://%s", password: "correct horse"}
@@ -70,7 +69,7 @@ executors:
 	}
 
 	s.write("jobs/second.yaml", "name: second\nversion: 1\ntitle: Second\ninput_schema: probe_input.json\noutput_schema: probe_output.json\n")
-	configured("admission: {max_running: 7}\nlog: {level: debug}\n")
+	s.configured(line, "admission: {max_running: 7}\nlog: {level: debug}\n")
 	s.hangup("jobs, stores, users and limits were read again")
 	if !strings.Contains(s.hq.Output(), "needs_restart=log.level") {
 		t.Error("it is not said that log.level needs a restart")
