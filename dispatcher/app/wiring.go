@@ -121,6 +121,7 @@ func (hq *headquarters) wireAdmission() {
 	hq.grant = grant.New(grant.Config{
 		Tasks: hq.store, Attempts: starting{hq.store}, Grants: hq.store, Orders: hq.orders, Now: hq.now, Logger: hq.log,
 		MaxRunning: hq.cfg.Admission.MaxRunning, PerSecond: hq.cfg.Admission.GrantsPerSecond, Burst: hq.cfg.Admission.GrantBurst, Ward: hq.ward,
+		Awake: hq.clock.Awake,
 	})
 	var err error
 	if hq.aside, err = quarantine.Open(filepath.Join(hq.cfg.DataFolder, "quarantine")); err != nil {
@@ -130,6 +131,7 @@ func (hq *headquarters) wireAdmission() {
 		Tasks: hq.store, Attempts: hq.store, Jobs: hq.jobs, Leases: hq.grant, Orders: hq.orders, Now: hq.now, Logger: hq.log,
 		InFlight: hq.cfg.Collection.InFlight, BytesPerSecond: float64(hq.cfg.Collection.BytesPerSecond), BurstBytes: hq.cfg.Collection.BurstBytes,
 		DemandOffer: hq.identity != nil, Alarm: hq.alarmAboutAnswer, Quarantine: hq.aside, Ward: hq.ward,
+		Awake: hq.clock.Awake,
 	})
 	hq.offer = offer.New(offer.Config{
 		Tasks: hq.store, Sender: hq.sender, Wanted: hq.wanted, Now: hq.now, Logger: hq.log, Ward: hq.ward,
@@ -139,6 +141,7 @@ func (hq *headquarters) wireAdmission() {
 		Terminals: starting{hq.store}, Tasks: hq.store, Sender: hq.sender, Orders: hq.orders, Now: hq.now, Logger: hq.log,
 		Listeners: []presence.Listener{hq.grant, hq.intake}, Republish: hq.offer.Republish, Numbered: hq.numbered,
 		Announce: hq.cfg.Transport == TransportEmbedded, Alarm: hq.alarmAbout, Ward: hq.ward,
+		Awake: hq.clock.Awake,
 	})
 }
 
@@ -160,7 +163,7 @@ func (hq *headquarters) wireReports() error {
 	hq.barrier = barrier.New(barrier.Deps{
 		Runs: hq.store, Snapshots: barrier.Pinned(hq.store), Revisions: hq.store, Publications: hq.store, Retries: hq.store,
 		Reporter: reporter, Sender: hq.sender, Now: hq.now, Log: hq.log, Alarm: hq.alarm, Ward: hq.ward,
-		Published: hq.catalogue.Published,
+		Published: hq.catalogue.Published, Lost: hq.clock.Lost,
 	}, barrier.Config{Folder: hq.cfg.ReportsFolder, Location: hq.zone})
 	return nil
 }

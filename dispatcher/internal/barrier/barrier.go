@@ -110,6 +110,9 @@ type Deps struct {
 	// Ward is told of a change, or of what the loop does with a run, that makes
 	// headquarters panic; may be nil.
 	Ward *quarantine.Ward
+	// Lost tells for how long headquarters did not run since its start, frozen with
+	// its machine; may be nil.
+	Lost func() time.Duration
 }
 
 // Config says where reports go and how long late answers are gathered.
@@ -153,6 +156,9 @@ func New(deps Deps, cfg Config) *Barrier {
 	}
 	if deps.Alarm == nil {
 		deps.Alarm = func(string, string, error) {}
+	}
+	if deps.Lost == nil {
+		deps.Lost = func() time.Duration { return 0 }
 	}
 	if deps.Published == nil {
 		deps.Published = func() {}

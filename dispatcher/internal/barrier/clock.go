@@ -12,6 +12,10 @@ const (
 	// while no run is before its barrier: timers follow the monotonic clock, ends of
 	// make-up windows headquarters' time.
 	nap = time.Second
+	// hearing is how long nothing is due after a time in which headquarters did not
+	// run: what stores said meanwhile is taken in first. A barrier may be late by a
+	// second.
+	hearing = 700 * time.Millisecond
 	// firstDelay and lastDelay bound the wait before failed work is tried again.
 	firstDelay = time.Second
 	lastDelay  = time.Minute

@@ -114,11 +114,14 @@ func (b *Barrier) turn(ctx context.Context, last *reading) time.Duration {
 	for _, f := range b.take() {
 		_ = b.deps.Ward.Do(quarantine.AlarmStep, "what the barrier notes of a run", func() error { f(); return nil })
 	}
-	b.startDue(ctx)
+	wait := time.Until(last.deaf)
+	if wait <= 0 {
+		b.startDue(ctx)
+	}
 	if len(b.clock) == 0 {
 		return 0
 	}
-	return min(max(b.clock[0].due.Sub(b.deps.Now()), 1), nap)
+	return max(min(max(b.clock[0].due.Sub(b.deps.Now()), 1), nap), wait)
 }
 
 // alone does what is about one run in the loop. If it panics, that is told, and the
@@ -132,12 +135,20 @@ func (b *Barrier) alone(r *run, do func()) {
 }
 
 // reading is headquarters' time, and the monotonic clock beside it.
-type reading struct{ now, mono time.Time }
+type reading struct {
+	now, mono time.Time
+	lost      time.Duration // for which headquarters did not run
+	deaf      time.Time     // until when what was said meanwhile is taken in, by mono
+}
 
 // follow lets what is only waited out, such as the quiet before a revision, last
 // as long as it would have when headquarters' time stepped since the last reading.
 func (b *Barrier) follow(last *reading) {
-	r := reading{b.deps.Now(), time.Now()}
+	r := reading{b.deps.Now(), time.Now(), b.deps.Lost(), last.deaf}
+	if r.lost > last.lost {
+		r.deaf = r.mono.Add(hearing)
+		b.deps.Log.Warn("headquarters did not run for a while; deadlines wait until what came meanwhile is taken in", "lost", (r.lost - last.lost).String())
+	}
 	step := r.now.Sub(last.now) - r.mono.Sub(last.mono)
 	first := last.mono.IsZero()
 	*last = r

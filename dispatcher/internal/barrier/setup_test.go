@@ -41,6 +41,7 @@ type desk struct {
 	poison  poisonedSnapshots
 
 	step atomic.Int64 // of headquarters' wall clock, in ns
+	lost atomic.Int64 // for which headquarters did not run, in ns
 	deaf atomic.Bool  // the barrier does not hear yet what changed
 	mad  atomic.Bool  // headquarters' time cannot be told
 
@@ -80,7 +81,7 @@ func (d *desk) open() {
 	d.poison.Snapshots = barrier.Pinned(s)
 	d.barrier = barrier.New(barrier.Deps{
 		Runs: s, Snapshots: &d.poison, Revisions: &d.hook, Publications: d.stuck, Retries: s, Reporter: d.report,
-		Sender: transport.NewSender(d, topics, d.now), Now: d.now, Log: slog.New(slog.DiscardHandler), Alarm: d.alarm,
+		Sender: transport.NewSender(d, topics, d.now), Now: d.now, Lost: func() time.Duration { return time.Duration(d.lost.Load()) }, Log: slog.New(slog.DiscardHandler), Alarm: d.alarm,
 		Ward: &quarantine.Ward{Logger: slog.New(slog.DiscardHandler), Now: time.Now, Alarm: d.alarm},
 	}, barrier.Config{Folder: filepath.Join(d.dir, "reports"), Location: time.FixedZone("Asia/Shanghai", 8*3600)})
 	s.Observe(func(changes []store.Change) {

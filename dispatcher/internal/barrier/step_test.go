@@ -38,3 +38,29 @@ func TestPausesLastAsLongAsTheyShouldWhenTheTimeSteps(t *testing.T) {
 		})
 	}
 }
+
+// TestWhatCameWhileHeadquartersWasFrozenIsTakenInBeforeTheBarrier, which is late by
+// less than a second.
+func TestWhatCameWhileHeadquartersWasFrozenIsTakenInBeforeTheBarrier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := setup(t)
+		d.create(2)
+		d.start()
+		d.pass(119500 * time.Millisecond)
+		d.lost.Store(int64(40 * time.Second)) // noticed by the turn at the deadline
+		d.pass(900 * time.Millisecond)
+		if got := d.run().Revision; got != 0 {
+			t.Errorf("revision %d before what waits was taken in", got)
+		}
+		d.succeed(0)
+		d.succeed(1)
+		d.pass(600 * time.Millisecond)
+		if got := d.run(); got.Revision != 1 || got.BarrierClosedAt.Sub(got.BarrierAt) >= time.Second {
+			t.Errorf("revision %d, closed %s after the deadline", got.Revision, got.BarrierClosedAt.Sub(got.BarrierAt))
+		}
+		d.pass(time.Minute)
+		if got := d.run().Revision; got != 1 {
+			t.Errorf("an answer that waited came late: revision %d", got)
+		}
+	})
+}

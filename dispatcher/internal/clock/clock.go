@@ -82,6 +82,7 @@ type Clock struct {
 	wall  func() time.Time
 	begun scale
 	own   atomic.Pointer[scale]
+	pulse pulse
 
 	// held is held for reading by whoever reads the time and commits what hangs on
 	// it, for writing while the time is changed.
@@ -138,6 +139,8 @@ func (c *Clock) Start(ctx context.Context, w Watch) {
 	c.looking.Unlock()
 	loop, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.cancel = cancel
+	c.pulse.begin(time.Now())
+	c.loop.Go(func() { c.beat(loop) })
 	c.loop.Go(func() {
 		tick := time.NewTicker(lookEvery)
 		defer tick.Stop()
@@ -150,6 +153,21 @@ func (c *Clock) Start(ctx context.Context, w Watch) {
 			}
 		}
 	})
+}
+
+// beat looks at the pulse for as long as the process runs; a look at the clock may
+// wait for the store.
+func (c *Clock) beat(ctx context.Context) {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			c.pulse.lost(now)
+		}
+	}
 }
 
 // Stop ends the following and waits for it. It may be called twice, or before

@@ -1,8 +1,6 @@
 package grant
 
 import (
-	"time"
-
 	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
 	"muster/internal/task"
@@ -54,7 +52,7 @@ func (a *Admission) running(t store.Task) {
 		if r == nil {
 			return
 		}
-		sl = &slot{task: t.TaskID, run: r, holder: terminal{t.StoreID, t.HolderID}, instance: t.Instance, until: time.Now().Add(firstLease(r))}
+		sl = &slot{task: t.TaskID, run: r, holder: terminal{t.StoreID, t.HolderID}, instance: t.Instance, until: a.cfg.Awake().Add(firstLease(r))}
 		a.slots.take(sl)
 	}
 	if sl.attempt == 0 {

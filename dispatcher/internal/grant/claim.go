@@ -163,7 +163,7 @@ func (a *Admission) refuse(t store.Task, code protocol.Code, by asker, now time.
 func (a *Admission) lostGrant(t store.Task, by asker) (*order, time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := time.Now()
+	now := a.cfg.Awake()
 	sl := a.slots.of(t.TaskID, t.State.Attempt)
 	if sl == nil {
 		return nil, 0

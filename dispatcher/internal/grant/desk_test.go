@@ -28,6 +28,7 @@ type desk struct {
 	t      testing.TB
 	fed    hook         // before admission hears of changes
 	off    atomic.Int64 // how far headquarters' time stepped
+	frozen atomic.Int64 // for how long headquarters did not run
 }
 
 func (d *desk) now() time.Time { return time.Now().Add(time.Duration(d.off.Load())) }
@@ -155,7 +156,7 @@ func begun(t testing.TB, n int, p job.Policy) *desk {
 // start puts a new admission on the bench.
 func (d *desk) start(l limits) {
 	d.t.Helper()
-	d.Admission = grant.New(grant.Config{Tasks: d.tasks, Attempts: d.leases, Grants: d.Store, Orders: d.Sender, Now: d.now,
+	d.Admission = grant.New(grant.Config{Tasks: d.tasks, Attempts: d.leases, Grants: d.Store, Orders: d.Sender, Now: d.now, Awake: func() time.Time { return time.Now().Add(-time.Duration(d.frozen.Load())) },
 		Logger: d.Logger, MaxRunning: l.running, PerSecond: l.perSecond, Burst: l.burst})
 	if err := d.Start(d.t.Context()); err != nil {
 		d.t.Fatal(err)

@@ -80,8 +80,8 @@ type Orders interface {
 	ClearOffer(ctx context.Context, storeID, taskID string) error
 }
 
-// Config wires admission. Every field but Ward is required. Now is what is stored and
-// told, and may step; leases, budgets and what waits go by time.Now.
+// Config wires admission. Every field but Awake and Ward is required. Now is what is
+// stored and told, and may step; budgets and what waits go by time.Now.
 type Config struct {
 	Tasks      Tasks
 	Attempts   Attempts
@@ -92,6 +92,10 @@ type Config struct {
 	MaxRunning int     // cap on RUNNING over all runs, at least 1
 	PerSecond  float64 // grants a second over all runs; 0: no limit
 	Burst      int     // grants at once, at least 1
+
+	// Awake is what leases go by: it counts on only while headquarters runs, so that
+	// nobody is taken for silent who was not listened to. nil is time.Now.
+	Awake func() time.Time
 
 	// Ward is told of a claim, an order, the end of a lease or the turn of a loop
 	// that makes headquarters panic.
@@ -161,6 +165,9 @@ type Stats struct {
 
 // New returns an admission that is not yet started.
 func New(cfg Config) *Admission {
+	if cfg.Awake == nil {
+		cfg.Awake = time.Now
+	}
 	return &Admission{
 		cfg:       cfg,
 		log:       cfg.Logger,

@@ -24,7 +24,7 @@ func (a *Admission) takeOver(r *run, running store.Running) {
 		return
 	}
 	sl := &slot{task: t.TaskID, run: r, holder: terminal{t.StoreID, t.HolderID}, instance: t.Instance,
-		started: !running.Attempt.StartedAt.IsZero(), until: time.Now().Add(r.Policy.Lease)}
+		started: !running.Attempt.StartedAt.IsZero(), until: a.cfg.Awake().Add(r.Policy.Lease)}
 	a.slots.take(sl)
 	a.slots.confirm(sl, t)
 }
@@ -53,7 +53,7 @@ func (a *Admission) leaseLoop(ctx context.Context) {
 func (a *Admission) expireAll(ctx context.Context) (wait time.Duration) {
 	for ctx.Err() == nil {
 		var expired []*slot
-		if expired, wait = a.takeExpired(time.Now()); len(expired) == 0 {
+		if expired, wait = a.takeExpired(a.cfg.Awake()); len(expired) == 0 {
 			break
 		}
 		var all sync.WaitGroup
@@ -105,7 +105,7 @@ func (a *Admission) ended(sl *slot, settled store.Settled, err error) {
 	case err != nil:
 		if a.slots.byTask[sl.task] == sl {
 			sl.ending = false
-			a.slots.lease(sl, time.Now().Add(retryDelay))
+			a.slots.lease(sl, a.cfg.Awake().Add(retryDelay))
 		}
 	case settled.Applied:
 		a.stats.expired.Add(1) // the change feed gives the slot back
@@ -172,7 +172,7 @@ func (a *Admission) renew(taskID string, attempt int, who terminal) (length time
 	}
 	sl.started, length = true, sl.run.Policy.Lease
 	if !sl.kept && !sl.ending {
-		a.slots.lease(sl, time.Now().Add(length))
+		a.slots.lease(sl, a.cfg.Awake().Add(length))
 	}
 	return length, true
 }
@@ -214,6 +214,6 @@ func (a *Admission) Resume(taskID string, attempt int) {
 	defer a.mu.Unlock()
 	if sl := a.slots.of(taskID, attempt); sl != nil && sl.kept {
 		sl.kept = false
-		a.slots.lease(sl, time.Now().Add(sl.run.Policy.Lease))
+		a.slots.lease(sl, a.cfg.Awake().Add(sl.run.Policy.Lease))
 	}
 }

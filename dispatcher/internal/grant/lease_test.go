@@ -398,3 +398,24 @@ func TestStopMayComeTwiceOrBeforeStart(t *testing.T) {
 
 // offerID names the offer that lies there for a task that waits.
 func offerID(t store.Task) string { return transport.OfferID(t.TaskID, t.Used(), t.CreatedAt) }
+
+// TestALeaseRunsOnByWhatHeadquartersWasFrozen: signs of life that came meanwhile wait
+// to be read, so nobody was silent.
+func TestALeaseRunsOnByWhatHeadquartersWasFrozen(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		d := begun(t, 1, steptest.Policy())
+		d.progress("r", 0, 1)
+		time.Sleep(40 * time.Second)
+		d.frozen.Store(int64(40 * time.Second))
+		time.Sleep(44 * time.Second)
+		synctest.Wait()
+		if s := d.Task("r-S000").State.Status; s != task.Running {
+			t.Fatalf("after 44 s of a lease of 45 s, and 40 s in which headquarters was frozen, it is %s", s)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if got := d.Task("r-S000").LastCode; got != protocol.CodeLeaseExpired {
+			t.Errorf("after the lease: %q", got)
+		}
+	})
+}

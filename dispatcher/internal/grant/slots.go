@@ -20,7 +20,7 @@ type slot struct {
 	kept     bool      // the lease does not run: the result waits to be sent
 	ending   bool      // the lease ended and is being settled
 	resent   int       // how often a lost grant was said again
-	until    time.Time // end of the lease, by time.Now
+	until    time.Time // end of the lease, by Config.Awake
 	heapAt   int       // position among the leases, -1 when the lease does not run
 }
 

@@ -44,7 +44,7 @@ func (i *Intake) collect(ctx context.Context) {
 		}
 		due.Stop()
 		wait := i.cfg.Ward.Turn("the turns of results", passAgain, func() time.Duration {
-			calls, wait := i.pass(time.Now())
+			calls, wait := i.pass(i.cfg.Awake())
 			for _, e := range calls {
 				if i.alone(e, func() error { i.call(ctx, e.who, e.upload); return nil }) != nil {
 					i.yield(e)
@@ -123,7 +123,7 @@ func sendTime(bytes int) time.Duration {
 func (i *Intake) Heard(storeID, terminalID string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.line.hear(terminal{storeID, terminalID}, time.Now()) {
+	if i.line.hear(terminal{storeID, terminalID}, i.cfg.Awake()) {
 		i.signal()
 	}
 }

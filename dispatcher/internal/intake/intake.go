@@ -65,9 +65,9 @@ type Orders interface {
 	Order(ctx context.Context, storeID, terminalID string, o protocol.Order) error
 }
 
-// Config wires intake. Every field but DemandOffer, Alarm, Quarantine and Ward is
-// required. Now is what is stored and told, and may step; turns and the budget go
-// by time.Now.
+// Config wires intake. Every field but DemandOffer, Alarm, Quarantine, Ward and
+// Awake is required. Now is what is stored and told, and may step; turns and the
+// budget go by Awake.
 type Config struct {
 	Tasks          Tasks
 	Attempts       Attempts
@@ -93,6 +93,8 @@ type Config struct {
 	Quarantine *quarantine.Quarantine
 	// Ward is told of a turn that makes headquarters panic.
 	Ward *quarantine.Ward
+	// Awake counts on only while headquarters runs; nil is time.Now.
+	Awake func() time.Time
 }
 
 // Intake is the step. Create it with New; its methods are safe for concurrent
@@ -141,11 +143,14 @@ type Stats struct {
 // used before a restart is known to nobody: that is a burst's time at most, and a
 // restart is no way around the rate.
 func New(cfg Config) *Intake {
+	if cfg.Awake == nil {
+		cfg.Awake = time.Now
+	}
 	return &Intake{
 		cfg:    cfg,
 		log:    cfg.Logger,
 		line:   newLine(),
-		tokens: bucket.Empty(cfg.BytesPerSecond, cfg.BurstBytes, time.Now()),
+		tokens: bucket.Empty(cfg.BytesPerSecond, cfg.BurstBytes, cfg.Awake()),
 		wake:   make(chan struct{}, 1),
 	}
 }

@@ -143,7 +143,7 @@ func (i *Intake) charge(a arrival, called bool, paid int) {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.tokens.Spend(time.Now(), size-paid)
+	i.tokens.Spend(i.cfg.Awake(), size-paid)
 }
 
 // count notes what came.

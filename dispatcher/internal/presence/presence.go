@@ -90,8 +90,11 @@ type Config struct {
 	// Alarm, when set, is told that two machines speak as one terminal, and with a
 	// nil trouble that they do no more; subject is "{store}/{terminal}". It must
 	// not block.
-	Alarm  func(kind, subject string, trouble error)
-	Ward   *quarantine.Ward // is told of a terminal that makes headquarters panic; may be nil
+	Alarm func(kind, subject string, trouble error)
+	Ward  *quarantine.Ward // is told of a terminal that makes headquarters panic; may be nil
+	// Awake is what the patience with the silent goes by: it counts on only while
+	// headquarters runs; nil is time.Now.
+	Awake  func() time.Time
 	Now    func() time.Time
 	Logger *slog.Logger
 }
@@ -143,6 +146,9 @@ type state struct {
 
 // New returns a presence that is not yet started.
 func New(cfg Config) *Presence {
+	if cfg.Awake == nil {
+		cfg.Awake = time.Now
+	}
 	if cfg.Orders == nil {
 		cfg.Orders = cfg.Sender
 	}

@@ -48,7 +48,7 @@ func (p *Presence) Reached() {
 func (p *Presence) doubt(st *state) {
 	st.round++
 	st.asked, st.doubted = 0, p.cfg.Now()
-	p.ask(question{st: st, round: st.round, at: time.Now().Add(askAfter)})
+	p.ask(question{st: st, round: st.round, at: p.cfg.Awake().Add(askAfter)})
 }
 
 // ask queues a question; p.mu is held.
@@ -111,7 +111,7 @@ func (p *Presence) nextQuestion() (q question, wait time.Duration) {
 			continue
 		}
 		first := (*queue)[0]
-		left := time.Until(first.at)
+		left := first.at.Sub(p.cfg.Awake())
 		if left <= 0 {
 			*queue = (*queue)[1:]
 			return first, 0
@@ -152,6 +152,6 @@ func (p *Presence) asks(q question) (due, gone bool) {
 		return false, true
 	}
 	st.asked++
-	p.ask(question{st: st, round: q.round, at: time.Now().Add(askAgain)})
+	p.ask(question{st: st, round: q.round, at: p.cfg.Awake().Add(askAgain)})
 	return true, false
 }

@@ -46,7 +46,9 @@ type scene struct {
 	agent       *programs.Process
 }
 
-func newScene(t *testing.T) *scene {
+func newScene(t *testing.T) *scene { t.Helper(); return newSceneOf(t, policy) }
+
+func newSceneOf(t *testing.T, policy string) *scene {
 	t.Helper()
 	s := &scene{t: t, Site: site.New(t, bin, site.Config{Policy: policy, Work: site.AwaitGate, Claims: site.Executed()}, "A")}
 	s.person, s.eye = s.Writer(site.Wang), s.Writer(site.Watch)
