@@ -96,15 +96,18 @@ func start(t *testing.T, s *site.Site, n int, command []string, ready string) (s
 	return survived
 }
 
-// old makes the database that the first schema had.
+// old makes a headquarters as the first schema left it: its database, and the reports
+// folder, which only a first start makes.
 func old(t *testing.T, s *site.Site) {
 	t.Helper()
 	script, err := os.ReadFile(filepath.Join("..", "..", "..", "dispatcher", "internal", "store", "migrations", "0001_initial.sql"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(s.Data(), 0o700); err != nil {
-		t.Fatal(err)
+	for _, folder := range []string{s.Data(), s.Reports()} {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.Data(), "muster.db")+"?_pragma=journal_mode(wal)")
 	if err != nil {

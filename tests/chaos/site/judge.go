@@ -77,6 +77,9 @@ func (s *Site) Audit() *checker.Audit {
 	if err != nil && !errors.As(err, &exit) {
 		s.t.Fatal(err)
 	}
+	if len(out) == 0 && exit != nil {
+		out = exit.Stderr // it could not look
+	}
 	return &checker.Audit{Exit: cmd.ProcessState.ExitCode(), Output: out}
 }
 

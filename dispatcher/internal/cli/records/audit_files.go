@@ -61,7 +61,7 @@ func (f auditFiles) verify(cmd *cobra.Command) (*finding, error) {
 		return nil, err
 	}
 	if _, err := os.Stat(f.reports); err != nil {
-		return nil, fmt.Errorf("cannot look into the reports folder: %w", err)
+		return nil, fmt.Errorf("cannot look into the reports folder: %w; mount what belongs there, or name another with --reports", err)
 	}
 	heads, err := auditor.ReadHeads(auditor.HeadsFile(f.reports), keys)
 	if err != nil {
