@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"muster/configs"
+	"muster/dispatcher/internal/auditor"
 	"muster/dispatcher/internal/clock"
 	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/register"
@@ -57,6 +58,8 @@ func Run(ctx context.Context, cfg Config, opts Options) (err error) {
 	if opts.Listen == nil {
 		opts.Listen = new(net.ListenConfig).Listen
 	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	log := opts.Logger
 	var cleanup stack
 	defer func() { err = errors.Join(err, cleanup.unwind()) }()
@@ -70,7 +73,7 @@ func Run(ctx context.Context, cfg Config, opts Options) (err error) {
 		return err
 	}
 	own := clock.New(opts.Wall)
-	hq := &headquarters{cfg: cfg, topics: topics, log: log, version: opts.Version, jobs: jobs, hands: newHands(), welcomed: make(chan struct{}), disk: make(chan error, diskWords),
+	hq := &headquarters{cfg: cfg, topics: topics, log: log, version: opts.Version, jobs: jobs, hands: newHands(), welcomed: make(chan struct{}), disk: make(chan error, diskWords), end: end,
 		clock: own, now: own.Now, listen: opts.Listen, again: opts.Again, measured: newMeasured(opts.Wall())}
 	st, err := openStore(ctx, cfg, log, hq.diskSaid, hq.measured.commits.Note)
 	if err != nil {
@@ -92,6 +95,9 @@ func Run(ctx context.Context, cfg Config, opts Options) (err error) {
 	opts.Ready(hq.address())
 	hq.serve(ctx, opts.Hangup)
 	log.Info("headquarters stops")
+	if cause := context.Cause(ctx); errors.Is(cause, store.ErrGone) {
+		return cause
+	}
 	return nil
 }
 
@@ -162,6 +168,11 @@ func openStore(ctx context.Context, cfg Config, log *slog.Logger, trouble func(e
 	database := filepath.Join(cfg.DataFolder, databaseFile)
 	folders := []string{cfg.DataFolder}
 	if _, err := os.Stat(database); errors.Is(err, fs.ErrNotExist) {
+		if heads := auditor.HeadsFile(cfg.ReportsFolder); there(heads) && !there(cfg.DataFolder) {
+			return nil, fmt.Errorf("there is no folder %s, and %s is of a headquarters that had one: put it back or mount it, "+
+				"or run: mkdir -p -m 750 %s && dispatcher restore BACKUP --data %s; to begin with nothing instead: move the folder %s away",
+				cfg.DataFolder, heads, cfg.DataFolder, cfg.DataFolder, cfg.ReportsFolder)
+		}
 		folders = append(folders, cfg.ReportsFolder)
 	}
 	for _, folder := range folders {
@@ -171,6 +182,11 @@ func openStore(ctx context.Context, cfg Config, log *slog.Logger, trouble func(e
 	}
 	return store.Open(ctx, store.Options{Path: database, Logger: log, Trouble: trouble, Timed: timed,
 		Early: cfg.Transport == TransportEmbedded}) // an external broker takes messages in meanwhile
+}
+
+func there(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 func takeRegister(ctx context.Context, st *store.Store, stores register.File, now time.Time, log *slog.Logger) error {

@@ -39,24 +39,57 @@ func (hq *headquarters) watchDisk(ctx context.Context) func() error {
 		again := time.NewTicker(diskToldEvery)
 		defer again.Stop()
 		var trouble error
+		kind := alarmDiskFull
 		for {
 			select {
 			case <-watching.Done():
 				return
 			case trouble = <-hq.disk:
 				again.Reset(diskToldEvery)
+				if trouble != nil {
+					kind = kindOf(trouble)
+				}
 			case <-again.C:
 				if trouble == nil {
 					continue
 				}
 			}
 			hq.ward.Turn("the alarm of a full disk", diskToldEvery, func() time.Duration {
-				hq.raise(protocol.SeverityCritical, "disk_full", hq.cfg.DataFolder, trouble)
+				hq.raise(protocol.SeverityCritical, kind, hq.cfg.DataFolder, trouble)
 				return diskToldEvery
 			})
+			if errors.Is(trouble, store.ErrGone) {
+				hq.end(trouble)
+			}
 		}
 	})
 	return func() error { stop(); watched.Wait(); return nil }
+}
+
+// The kinds of the alarms about the database.
+const (
+	alarmDiskFull = "disk_full"
+	alarmDamaged  = "database_damaged" // it cannot be read or written
+	alarmGone     = "database_gone"    // its files were taken away
+)
+
+func kindOf(trouble error) string {
+	switch {
+	case errors.Is(trouble, store.ErrGone):
+		return alarmGone
+	case errors.Is(trouble, store.ErrNoSpace):
+		return alarmDiskFull
+	}
+	return alarmDamaged
+}
+
+// sound says what is wrong with the database. A full disk, over which it reads on, is
+// not.
+func (hq *headquarters) sound(ctx context.Context) error {
+	if err := hq.store.Health(ctx); !errors.Is(err, store.ErrNoSpace) {
+		return err
+	}
+	return nil
 }
 
 // starting is the store as steps see it that write when they start. Without room

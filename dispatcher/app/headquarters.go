@@ -45,6 +45,7 @@ type headquarters struct {
 	clock   *clock.Clock
 	now     func() time.Time // of the clock
 	listen  transport.Listen
+	end     context.CancelCauseFunc // ends headquarters over a trouble that nothing mends
 	// welcomed is closed when others are let in.
 	welcomed chan struct{}
 	topics   protocol.Topics

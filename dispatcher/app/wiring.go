@@ -81,6 +81,7 @@ func (hq *headquarters) wireTrigger() error {
 		Runs: hq.store, Tasks: hq.store, Register: hq.store, World: hq.store, Planner: plan.New(rand.Reader).Within(limits), Limits: limits, Jobs: hq.jobs, Sender: hq.orders,
 		Waiting: hq.grant.Waiting, Now: hq.now, Logger: hq.log, Ward: hq.ward,
 		People: hq.people, ApprovalOver: hq.cfg.Approval.OverStores,
+		Sound: hq.sound,
 	}
 	if hq.identity != nil {
 		cfg.Approved, cfg.Rotated = hq.rotateKeys, hq.identity.RotatedBy

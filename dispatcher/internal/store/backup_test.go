@@ -181,9 +181,6 @@ func TestBackupAndRestoreTakePathsAsTheyStand(t *testing.T) {
 		if left, err := filepath.Glob("*"); err != nil || len(left) != i+1 {
 			t.Errorf("left %v, %v", left, err)
 		}
-		if err := os.Chdir(home); err != nil {
-			t.Fatal(err)
-		}
 	}
 	for what, err := range map[string]error{
 		"backup":  second(store.MakeBackup(t.Context(), "data/muster.db", "none/such/b.db")),

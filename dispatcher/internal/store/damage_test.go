@@ -137,9 +137,52 @@ func TestLogThatWasCutAnywhereHoldsAPrefixOfTheCommits(t *testing.T) {
 			want++
 		}
 		l.wantGrants(t, fmt.Sprintf("cut at %d of %d", cut, len(l.log)), l.log[:cut], nil, want)
+		if cut < len(l.log) && (cut < 2*logHeader || cut%5 == 0) {
+			l.wantRefusal(t, fmt.Sprintf("cut at %d of %d, after a kill", cut, len(l.log)), l.log[:cut], l.index)
+		}
 		cuts++
 	}
 	t.Logf("%d cuts in %d frames of %d commits", cuts, len(l.log)/frameBytes, len(l.ends)-1)
+}
+
+// After a kill the index is there: a log that is missing then was removed. And a database
+// that is missing or empty where files of an earlier life are is no new one.
+func TestLogOrDatabaseThatWasRemovedIsRefusedAndNothingIsTouched(t *testing.T) {
+	t.Parallel()
+	l := newLogged(t, 3)
+	l.wantRefusal(t, "the log removed", nil, l.index)
+	for what, files := range map[string]map[string][]byte{
+		"removed, the log there":      {"-wal": l.log},
+		"removed, the index there":    {"-shm": l.index},
+		"removed after a kill":        {"-wal": l.log, "-shm": l.index, ".lock": nil},
+		"emptied after a kill":        {"": nil, "-wal": l.log, "-shm": l.index},
+		"removed, the ballast there":  {".ballast": make([]byte, 9)},
+		"emptied after a clean close": {"": nil, ".sha256": []byte("0\n")},
+	} {
+		path := filepath.Join(t.TempDir(), "muster.db")
+		for suffix, content := range files {
+			if err := os.WriteFile(path+suffix, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := store.Open(t.Context(), store.Options{Path: path})
+		if err == nil {
+			_ = s.Close()
+		}
+		if !errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), "dispatcher restore BACKUP --data "+filepath.Dir(path)) {
+			t.Errorf("%s: %v", what, err)
+		}
+		for suffix, content := range files {
+			if found, err := os.ReadFile(path + suffix); err != nil || suffix != ".lock" && !bytes.Equal(found, content) {
+				t.Errorf("%s: muster.db%s was touched: %v", what, suffix, err)
+			}
+		}
+		if _, there := files[""]; !there {
+			if _, err := os.Stat(path); err == nil {
+				t.Errorf("%s: the database was made", what)
+			}
+		}
+	}
 }
 
 // A log from which a byte of a commit is lost that others follow is no log that a

@@ -58,7 +58,8 @@ const ballastBytes = 8 << 20
 // change them for a new schema; see Sound.
 //
 // Trouble, if any, is told when the disk refuses writes (ErrNoSpace, or what
-// the system said) and, with nil, when it takes them again: about a second after
+// the system said), the database is damaged (ErrCorrupt) or was taken away (ErrGone,
+// after which nothing is stored any more: it names where all was saved) and, with nil, when it takes them again: about a second after
 // there is room, written or not. It is called like an observer.
 type Options struct {
 	Path         string
@@ -148,10 +149,14 @@ func (s *Store) Sound(ctx context.Context) error { return s.db.Sound(ctx) }
 // Health returns nil when the disk takes writes, what it last refused when it
 // does not (ErrNoSpace when it is full), and ErrClosed. It also reads a row.
 func (s *Store) Health(ctx context.Context) error {
-	if err := s.db.Trouble(); err != nil {
+	err := s.db.Trouble()
+	if errors.Is(err, sqlite.ErrNoReserve) {
+		return fmt.Errorf("everything is stored still, but the disk is nearly full: %w", err)
+	}
+	if err != nil {
 		return fmt.Errorf("cannot store anything: %w", err)
 	}
-	_, err := s.LastNumber(ctx)
+	_, err = s.LastNumber(ctx)
 	return err
 }
 

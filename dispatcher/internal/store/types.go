@@ -36,6 +36,9 @@ var (
 	ErrRestoring = sqlite.ErrRestoring
 	// ErrCorrupt: the integrity check failed; the text says how to restore.
 	ErrCorrupt = sqlite.ErrCorrupt
+	// ErrGone: the files of the open database were removed, moved or replaced; the
+	// text says where what was stored is saved. Nothing is stored any more.
+	ErrGone = sqlite.ErrGone
 	// ErrNoSpace: the disk takes no more; nothing of the write was stored. It may
 	// be tried again: the store recovers by itself when there is room.
 	ErrNoSpace = sqlite.ErrNoSpace

@@ -91,9 +91,12 @@ type Config struct {
 	People *people.People
 	// Waiting tells how many claims of a run wait for a slot; nil: none is known.
 	Waiting func(runID string) int
-	Now     func() time.Time
-	Steady  func() time.Time // never steps, for limits; nil: time.Now
-	Logger  *slog.Logger
+	// Sound says what keeps headquarters from working; nil: nothing ever does. Who
+	// asks for the jobs asks whether it works, too.
+	Sound  func(ctx context.Context) error
+	Now    func() time.Time
+	Steady func() time.Time // never steps, for limits; nil: time.Now
+	Logger *slog.Logger
 	// Ward keeps in, and tells of, what makes headquarters panic; nil: nobody is
 	// told but who asked.
 	Ward *quarantine.Ward
@@ -134,6 +137,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Waiting == nil {
 		c.Waiting = func(string) int { return 0 }
+	}
+	if c.Sound == nil {
+		c.Sound = func(context.Context) error { return nil }
 	}
 	if c.People == nil {
 		c.People = people.Anonymous()

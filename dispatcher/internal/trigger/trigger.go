@@ -171,6 +171,9 @@ func (t *Trigger) answer(ctx context.Context, addr protocol.Address, in transpor
 	case protocol.VerbRetry:
 		return t.retry(ctx, person, in.Payload)
 	case protocol.VerbJobs:
+		if err := t.Sound(ctx); err != nil {
+			return protocol.Reply{}, err
+		}
 		return t.jobs(), nil
 	case protocol.VerbHelp:
 	}

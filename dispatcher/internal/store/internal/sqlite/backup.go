@@ -123,7 +123,14 @@ func Lock(path string) (release func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return lock.release, nil
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return lock.release, nil //nolint:nilerr // nobody holds what cannot be opened
+	}
+	if err = holdFile(file); err != nil {
+		return nil, errors.Join(err, file.Close(), lock.release())
+	}
+	return func() error { return errors.Join(file.Close(), lock.release()) }, nil
 }
 
 // Beside are the endings of the files that belong to a database at rest, the

@@ -6,6 +6,9 @@ import (
 	"os"
 )
 
+// ErrNoReserve says that what is written is stored, and there is no room for the ballast.
+var ErrNoReserve = errors.New("no room is left in reserve")
+
 // ballast is a file that holds room on the disk for the writer. It is let go
 // when the disk is full and made again when there is room.
 type ballast struct {
@@ -25,7 +28,7 @@ func (b ballast) hold() error {
 	}
 	if err := b.make(); err != nil {
 		b.release()
-		return fmt.Errorf("%w: %d MiB cannot be held in %s: %w", ErrNoSpace, b.bytes>>20, b.path, err)
+		return fmt.Errorf("%w: %w: %d MiB cannot be held in %s: %w", ErrNoSpace, ErrNoReserve, b.bytes>>20, b.path, err)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ const (
 func checkLog(path string) error {
 	file, err := os.Open(path + "-wal")
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return checkLogless(path, "is not there")
 	}
 	if err != nil {
 		return err
@@ -43,13 +44,25 @@ func checkLog(path string) error {
 	if err == nil && log != nil {
 		err = log.walk()
 	}
-	if err == nil && log != nil {
-		if synced := syncedFrames(path+"-shm", log.salt); synced > log.committed {
+	if err == nil && log == nil {
+		return checkLogless(path, "has no frame")
+	}
+	if err == nil {
+		if synced := syncedFrames(path+"-shm", log.salt[:]); synced > log.committed {
 			err = fmt.Errorf("%w: %d pages were committed to it, and only the first %d are whole", ErrCorrupt, synced, log.committed)
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("the log %s: %w", filepath.Base(path)+"-wal", err)
+	}
+	return nil
+}
+
+// checkLogless tells a log that was removed or emptied from one in which nothing was
+// committed yet. A clean close removes the index together with the log.
+func checkLogless(path, what string) error {
+	if synced := syncedFrames(path+"-shm", nil); synced > 0 {
+		return fmt.Errorf("%w: the log %s %s, and %d pages were committed to it", ErrCorrupt, filepath.Base(path)+"-wal", what, synced)
 	}
 	return nil
 }
@@ -156,10 +169,10 @@ func (c checksum) add(order binary.ByteOrder, b []byte) checksum {
 }
 
 // syncedFrames is how many frames of the log with that salt were committed and
-// synced, as the index beside the database says (section "The WAL-Index Header" of
+// synced, nil for any log, as the index beside the database says (section "The WAL-Index Header" of
 // the WAL-mode file format); 0 when it does not say. Its header is there twice,
 // since a kill may come while one is written.
-func syncedFrames(path string, salt [8]byte) (frames uint32) {
+func syncedFrames(path string, salt []byte) (frames uint32) {
 	const headerBytes = 48
 	file, err := os.Open(path)
 	if err != nil {
@@ -174,7 +187,7 @@ func syncedFrames(path string, salt [8]byte) (frames uint32) {
 	for ; len(headers) > 0; headers = headers[headerBytes:] {
 		sum := (checksum{}).add(native, headers[:40])
 		written := sum == checksum{native.Uint32(headers[40:]), native.Uint32(headers[44:])}
-		if written && headers[12] != 0 && [8]byte(headers[32:40]) == salt {
+		if written && headers[12] != 0 && (salt == nil || bytes.Equal(headers[32:40], salt)) {
 			frames = max(frames, native.Uint32(headers[16:]))
 		}
 	}

@@ -80,6 +80,7 @@ type Options struct {
 type DB struct {
 	path     string
 	lock     *fileLock
+	guard    *guard
 	writing  *sql.DB
 	writer   *writer
 	readers  *Pool
@@ -136,10 +137,9 @@ func openLocked(ctx context.Context, path string, o Options) (*DB, error) {
 }
 
 func (db *DB) open(ctx context.Context, path string, o Options) error {
-	// Results are a store's own affair; the files beside it inherit the mode.
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	err := checkLife(path)
 	if err == nil {
-		err = file.Close()
+		db.guard, err = newGuard(path)
 	}
 	sealed := false
 	if err == nil {
@@ -155,6 +155,7 @@ func (db *DB) open(ctx context.Context, path string, o Options) error {
 		return err
 	}
 	db.writing, err = connect(path, url.Values{
+		"mode":    {"rw"}, // the file is there
 		"_txlock": {"immediate"},
 		"_pragma": {
 			"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
@@ -193,7 +194,8 @@ func (db *DB) open(ctx context.Context, path string, o Options) error {
 	}
 	held := ballast{path + ballastSuffix, o.BallastBytes}
 	db.checking = startChecking(path, sealed, checked, o.CheckFor)
-	db.writer = startWriter(conn, held, o)
+	db.writer = startWriter(conn, held, db.guard, o)
+	db.readers.saw, db.streams.saw = db.writer.saw, db.writer.saw
 	return nil
 }
 
@@ -221,8 +223,11 @@ func (db *DB) Close() error {
 		if db.writing != nil {
 			errs = append(errs, db.writing.Close())
 		}
-		if sound {
+		if sound && db.guard.lookAtFile() == nil { // the log was taken in
 			seal(db.path)
+		}
+		if db.guard != nil {
+			errs = append(errs, db.guard.close())
 		}
 		db.closed = errors.Join(append(errs, db.lock.release())...)
 	})
@@ -234,6 +239,7 @@ type Pool struct {
 	db     *sql.DB
 	whole  bool // a read is over soon: it is not worth a watch over its context
 	closed atomic.Bool
+	saw    func(error) // is told of each error of a read; nil while the database opens
 
 	mu    sync.RWMutex
 	stmts map[string]*sql.Stmt // by query text; the texts are constants
@@ -241,6 +247,7 @@ type Pool struct {
 
 func openPool(path string, size, idle int) (*Pool, error) {
 	db, err := connect(path, url.Values{
+		"mode":    {"rw"}, // where the file was taken away, none is made
 		"_pragma": {"busy_timeout(5000)", "query_only(1)"},
 	})
 	if err != nil {
@@ -291,6 +298,9 @@ func (p *Pool) explain(err error) error {
 	if err != nil && p.closed.Load() {
 		return ErrClosed
 	}
+	if err != nil && p.saw != nil {
+		p.saw(err)
+	}
 	return err
 }
 
@@ -319,6 +329,9 @@ func Each(ctx context.Context, q Querier, row func(*sql.Rows) error, query strin
 		if err := row(rows); err != nil {
 			return err
 		}
+	}
+	if p, is := q.(*Pool); is {
+		return p.explain(rows.Err())
 	}
 	return rows.Err()
 }

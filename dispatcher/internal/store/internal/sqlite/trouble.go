@@ -56,11 +56,16 @@ func outOfRoom(err error) bool {
 
 // failing reports whether the medium, not the operation, is to blame.
 func failing(err error) bool {
-	if errors.Is(err, ErrNoSpace) {
+	if errors.Is(err, ErrNoSpace) || errors.Is(err, ErrGone) || errors.Is(err, ErrCorrupt) {
 		return true
 	}
-	sqliteErr, is := errors.AsType[*driver.Error](err)
-	return is && sqliteErr.Code()&0xff == codes.SQLITE_IOERR
+	if sqliteErr, is := errors.AsType[*driver.Error](err); is {
+		switch sqliteErr.Code() & 0xff {
+		case codes.SQLITE_IOERR, codes.SQLITE_CORRUPT, codes.SQLITE_NOTADB:
+			return true
+		}
+	}
+	return false
 }
 
 // calmInterval is how often the writer looks whether there is room again. Whoever
@@ -76,14 +81,18 @@ type trouble struct {
 	known bool // the teller was told of now
 }
 
-// note keeps the first error of a spell: what came later says no more.
+// note keeps the first error of a spell: what came later says no more, unless the
+// database is gone or damaged, or there is no room at all where little was left.
 func (t *trouble) note(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if (t.now == nil) != (err == nil) {
+	if (t.now == nil) != (err == nil) || worse(err, t.now, ErrGone) || worse(err, t.now, ErrCorrupt) && !errors.Is(t.now, ErrGone) ||
+		err != nil && worse(t.now, err, ErrNoReserve) {
 		t.now, t.known = err, false
 	}
 }
+
+func worse(err, before, than error) bool { return errors.Is(err, than) && !errors.Is(before, than) }
 
 func (t *trouble) err() error {
 	t.mu.Lock()
