@@ -84,7 +84,7 @@ func Run(ctx context.Context, cfg Config, opts Options) (err error) {
 	if err := hq.open(ctx, stores, &cleanup); err != nil {
 		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 			log.Info("headquarters stops before it is ready")
-			return nil
+			return endedOver(ctx)
 		}
 		if !errors.Is(err, store.ErrCorrupt) {
 			err = errors.Join(st.Sound(ctx), err) // damage may be what broke the start
@@ -95,6 +95,11 @@ func Run(ctx context.Context, cfg Config, opts Options) (err error) {
 	opts.Ready(hq.address())
 	hq.serve(ctx, opts.Hangup)
 	log.Info("headquarters stops")
+	return endedOver(ctx)
+}
+
+// endedOver is the trouble that ended headquarters, nil when it was told to stop.
+func endedOver(ctx context.Context) error {
 	if cause := context.Cause(ctx); errors.Is(cause, store.ErrGone) {
 		return cause
 	}
