@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +24,7 @@ type tap struct {
 	mu      sync.Mutex
 	offers  map[string]fleet.Message // task: its last offer that is not empty
 	results map[string]int           // task: answers that the terminal sent
+	granted []fleet.Message          // in their order
 }
 
 func (s *site) tap() *tap {
@@ -44,12 +46,27 @@ func (w *tap) receive(m fleet.Message) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var result protocol.Result
+	var order protocol.Order
 	switch {
 	case strings.Contains(m.Topic, "/tasks/") && len(m.Payload) > 0:
 		w.offers[filepath.Base(m.Topic)] = m
 	case strings.HasSuffix(m.Topic, "/result") && protocol.Decode(m.Payload, protocol.MaxPayloadBytes, &result) == nil:
 		w.results[result.TaskID]++
+	case strings.HasSuffix(m.Topic, "/orders") && protocol.Decode(m.Payload, protocol.MaxPayloadBytes, &order) == nil && order.Order == protocol.OrderGrant:
+		w.granted = append(w.granted, m)
 	}
+}
+
+// grants waits until n were seen and returns them.
+func (w *tap) grants(n int) (all []fleet.Message) {
+	w.s.t.Helper()
+	programs.Eventually(w.s.t, fmt.Sprintf("%d grants", n), func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		all = slices.Clone(w.granted)
+		return len(all) >= n
+	})
+	return all
 }
 
 // taken waits until n offers were seen and returns them.
