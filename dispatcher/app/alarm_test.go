@@ -48,7 +48,8 @@ func TestAnAlarmSaysWhenTheTroubleIsOver(t *testing.T) {
 		})
 		return a
 	}
-	if a := alarm(false); !strings.Contains(a.Message, "run "+run.RunID+": cannot") {
+	if a := alarm(false); !strings.Contains(a.Message, "run "+run.RunID+": cannot") || !strings.Contains(a.Message, inTheWay[0]) ||
+		!strings.Contains(a.Hint, "reports folder") {
 		t.Errorf("trouble: %+v", a)
 	}
 	for _, name := range inTheWay {
@@ -60,6 +61,34 @@ func TestAnAlarmSaysWhenTheTroubleIsOver(t *testing.T) {
 		t.Errorf("over: %+v", a)
 	}
 	tech.summary(run.RunID, 1)
+}
+
+// TestAnAlarmOfTheLifeBeforeIsTakenBack: what was raised before the restart is mended
+// while headquarters is down.
+func TestAnAlarmOfTheLifeBeforeIsTakenBack(t *testing.T) {
+	t.Parallel()
+	hq := setup(t, app.TransportEmbedded, []string{"A001"}, nil)
+	if err := os.RemoveAll(hq.cfg.ReportsFolder); err != nil {
+		t.Fatal(err)
+	}
+	about := func(tech *technician, runID string, recovered bool) {
+		t.Helper()
+		tech.await(fmt.Sprintf("the alarm with recovered %t", recovered), func(m fleet.Message) bool {
+			var a protocol.Alarm
+			return m.Topic == hq.topics.Alarm(protocol.SeverityCritical, "report_not_published") &&
+				protocol.Decode(m.Payload, protocol.MaxPayloadBytes, &a) == nil && a.Recovered == recovered && strings.Contains(a.Message, runID)
+		})
+	}
+	tech := hq.watching("alice")
+	run := tech.run(`{"job":"probe","stores":"all"}`)
+	tech.ask(protocol.VerbCancel, fmt.Sprintf(`{"runId":%q}`, run.RunID))
+	about(tech, run.RunID, false)
+	hq.stop()
+	if err := os.Mkdir(hq.cfg.ReportsFolder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	hq.start()
+	about(hq.watching("bob"), run.RunID, true)
 }
 
 // troubles are what headquarters says needs a person.

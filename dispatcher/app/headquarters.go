@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"muster/dispatcher/internal/admin"
+	alarms "muster/dispatcher/internal/alarm"
 	"muster/dispatcher/internal/auditor"
 	"muster/dispatcher/internal/backlog"
 	"muster/dispatcher/internal/barrier"
@@ -72,6 +73,7 @@ type headquarters struct {
 	ward      *quarantine.Ward
 	troubles  troubles // that are not over
 	bans      bans
+	raised    *alarms.Book // of alarms that are not over
 	belied    logs.Sparing // alarms of an offer that another one replaced
 	reloading sync.Mutex
 	measured  *measured
@@ -114,6 +116,7 @@ func (hq *headquarters) start(ctx context.Context, cleanup *stack) error {
 	hq.watchClock(ctx)
 	cleanup.push(stopped(hq.clock.Stop))
 	hq.dropNotice()
+	cleanup.push(hq.endOld(ctx))
 	if err := hq.startTrust(ctx, cleanup); err != nil {
 		return err
 	}
@@ -304,8 +307,12 @@ func (hq *headquarters) alarmAboutAnswer(kind, subject string, trouble error) {
 }
 
 func (hq *headquarters) raise(severity protocol.Severity, kind, subject string, trouble error) {
-	alarm := protocol.Alarm{Meta: hq.orders.Meta(), Kind: kind, Recovered: trouble == nil}
+	alarm := protocol.Alarm{Meta: hq.orders.Meta(), Kind: kind, Recovered: trouble == nil, Hint: alarms.Hint(kind)}
+	if err := hq.raised.Note(alarms.Alarm{Severity: severity, Kind: kind, Subject: subject}, trouble == nil); err != nil {
+		hq.log.Warn("a restart will not know of an alarm", "kind", kind, "subject", subject, "error", err)
+	}
 	if trouble == nil {
+		alarm.Hint = ""
 		hq.log.Info("the trouble is over", "kind", kind, "subject", subject)
 		alarm.Message = subject + ": it is over"
 	} else {

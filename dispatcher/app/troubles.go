@@ -66,6 +66,35 @@ func (t *troubles) list() []string {
 	return lines
 }
 
+// oldEnd is how long after a start the alarms of the life before end that are not
+// raised again: what still fails has failed twice by then, and whoever watches has
+// connected again.
+const oldEnd = 15 * time.Second
+
+// endOld tells of what the life before raised, and this one does not, that it is over.
+// It returns what ends the wait.
+func (hq *headquarters) endOld(ctx context.Context) func() error {
+	if len(hq.raised.Before()) == 0 {
+		return func() error { return nil }
+	}
+	waiting, stop := context.WithCancel(ctx)
+	var waited sync.WaitGroup
+	waited.Go(func() {
+		if hq.awaitWelcome(waiting) != nil {
+			return
+		}
+		select {
+		case <-waiting.Done():
+			return
+		case <-time.After(oldEnd):
+		}
+		for _, a := range hq.raised.Before() {
+			hq.raise(a.Severity, a.Kind, a.Subject, nil)
+		}
+	})
+	return func() error { stop(); waited.Wait(); return nil }
+}
+
 // newWard is where steps do what may be headquarters' own fault.
 func (hq *headquarters) newWard() *quarantine.Ward {
 	return &quarantine.Ward{Logger: hq.log, Now: hq.now, Alarm: func(kind, subject string, trouble error) {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	alarms "muster/dispatcher/internal/alarm"
 	"muster/dispatcher/internal/auditor"
 	"muster/dispatcher/internal/backlog"
 	"muster/dispatcher/internal/barrier"
@@ -28,6 +29,10 @@ import (
 // wire creates every step and connects it to what it needs; nothing runs yet.
 func (hq *headquarters) wire() error {
 	hq.ward = hq.newWard()
+	var err error
+	if hq.raised, err = alarms.Open(filepath.Join(hq.cfg.DataFolder, "alarms.json")); err != nil {
+		hq.log.Error("alarms of the life before are not ended", "error", err)
+	}
 	if err := hq.wireIdentity(); err != nil {
 		return err
 	}

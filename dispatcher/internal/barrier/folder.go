@@ -10,7 +10,9 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"runtime"
+	"syscall"
 
 	"muster/internal/protocol"
 )
@@ -45,15 +47,39 @@ func (f *folder) close() { _ = f.root.Close() } // every file was synced
 // folder synced. A file of that name with the same bytes is kept, one with
 // other bytes is errTaken.
 func (f *folder) put(dir, name string, format protocol.FileFormat, write func(io.Writer) error) (protocol.ManifestFile, error) {
+	file, err := f.tryPut(dir, name, format, write)
+	return file, remedied(err)
+}
+
+// remedied says what to do about an error of the disk, after errTaken and what the
+// report itself says.
+func remedied(err error) error {
+	switch {
+	case err == nil, errors.Is(err, errTaken):
+		return err
+	case errors.Is(err, fs.ErrExist), errors.Is(err, syscall.ENOTDIR):
+		return fmt.Errorf("%w; a file stands where a folder of reports belongs: move it elsewhere, and the report is published within a minute", err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w; let headquarters' account write there, and the report is published within a minute", err)
+	case errors.Is(err, syscall.ENOSPC):
+		return fmt.Errorf("%w; make room there, and the report is published within a minute", err)
+	}
+	return err
+}
+
+// at is where a name below the root stands, for people.
+func (f *folder) at(name string) string { return filepath.Join(f.root.Name(), name) }
+
+func (f *folder) tryPut(dir, name string, format protocol.FileFormat, write func(io.Writer) error) (protocol.ManifestFile, error) {
 	file := protocol.ManifestFile{Name: name, MediaType: format.MediaType, Rules: format.Rules}
 	if err := f.root.MkdirAll(dir, folderMode); err != nil {
-		return file, fmt.Errorf("cannot make folder %s: %w", dir, err)
+		return file, fmt.Errorf("cannot make folder %s: %w", f.at(dir), err)
 	}
 	target, temporary := path.Join(dir, name), path.Join(dir, "."+name+".tmp")
 	var err error
 	if file.Bytes, file.SHA256, err = f.writeSynced(temporary, write); err != nil {
 		_ = f.root.Remove(temporary)
-		return file, fmt.Errorf("cannot write %s: %w", target, err)
+		return file, fmt.Errorf("cannot write %s: %w", f.at(target), err)
 	}
 	switch sum, err := f.sum(target); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -63,19 +89,19 @@ func (f *folder) put(dir, name string, format protocol.FileFormat, write func(io
 		}
 		if err != nil {
 			_ = f.root.Remove(temporary)
-			return file, fmt.Errorf("cannot put %s in its place: %w", target, err)
+			return file, fmt.Errorf("cannot put %s in its place: %w", f.at(target), err)
 		}
 	case err != nil:
-		return file, fmt.Errorf("cannot read %s: %w", target, err)
+		return file, fmt.Errorf("cannot read %s: %w", f.at(target), err)
 	case sum != file.SHA256:
 		_ = f.root.Remove(temporary)
-		return file, fmt.Errorf("cannot write %s: %w", target, errTaken)
+		return file, fmt.Errorf("cannot write %s: %w", f.at(target), errTaken)
 	default: // an earlier try may have ended between the rename and the sync
 		if err := f.root.Remove(temporary); err != nil {
-			return file, fmt.Errorf("cannot remove %s: %w", temporary, err)
+			return file, fmt.Errorf("cannot remove %s: %w", f.at(temporary), err)
 		}
 		if err := f.syncFolders(dir); err != nil {
-			return file, fmt.Errorf("cannot make %s last: %w", target, err)
+			return file, fmt.Errorf("cannot make %s last: %w", f.at(target), err)
 		}
 	}
 	return file, nil

@@ -258,7 +258,7 @@ func TestWhatIsNoRevisionIsLeftAloneAndToldHowToMend(t *testing.T) {
 		}
 		d.create(1)
 		d.pass(2*time.Minute + 2*time.Second)
-		want := "report_not_published R1: cannot write " + stem + "1.json: a different file has this name; " +
+		want := "report_not_published R1: cannot write " + taken + ": a different file has this name; " +
 			"move it elsewhere, and the report is published within a minute"
 		if raised := d.raised(); len(raised) != 1 || raised[0] != want {
 			t.Fatalf("alarms %q", raised)
