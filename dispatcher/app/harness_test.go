@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +33,8 @@ type headquarters struct {
 	wall   func() time.Time // nil: this machine's
 	cancel context.CancelFunc
 	ended  chan error
+	hangup chan os.Signal
+	next   atomic.Pointer[app.Config] // what a reload reads
 }
 
 // setup prepares headquarters for the given stores over the given transport and
@@ -60,7 +63,7 @@ func setup(t *testing.T, transport string, stores []string, tune func(*app.Confi
 	if err != nil {
 		t.Fatal(err)
 	}
-	hq := &headquarters{t: t, cfg: cfg, topics: topics}
+	hq := &headquarters{t: t, cfg: cfg, topics: topics, hangup: make(chan os.Signal, 1)}
 	hq.start()
 	t.Cleanup(hq.stop)
 	return hq
@@ -72,7 +75,8 @@ func (hq *headquarters) start() {
 	hq.cancel, hq.ended = cancel, make(chan error, 1)
 	ready := make(chan string, 1)
 	go func() {
-		hq.ended <- app.Run(ctx, hq.cfg, app.Options{Version: "test", Logger: logger(hq.t), Wall: hq.wall, Ready: func(addr string) { ready <- addr }})
+		hq.ended <- app.Run(ctx, hq.cfg, app.Options{Version: "test", Logger: logger(hq.t), Wall: hq.wall, Ready: func(addr string) { ready <- addr },
+			Hangup: hq.hangup, Again: func() (app.Config, error) { return *hq.next.Load(), nil }})
 	}()
 	select {
 	case hq.addr = <-ready:

@@ -26,6 +26,7 @@ import (
 	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/offer"
 	"muster/dispatcher/internal/people"
+	"muster/dispatcher/internal/plan"
 	"muster/dispatcher/internal/presence"
 	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/register"
@@ -80,6 +81,7 @@ type headquarters struct {
 	disk      chan error   // what the database says of its disk; nil: well again
 	panicked  logs.Sparing // a message that makes a step panic
 
+	planner   *plan.Planner
 	trigger   *trigger.Trigger
 	offer     *offer.Offers
 	grant     *grant.Admission

@@ -19,7 +19,7 @@ const alarmReload = "reload_refused"
 
 // reloadable are the keys, or the beginnings of keys, whose change needs no restart.
 func reloadable() []string {
-	return []string{"stores_file", "jobs_folder", "broker.users_file", "mqtt.users_file", "admission.", "collection."}
+	return []string{"stores_file", "jobs_folder", "broker.users_file", "mqtt.users_file", "admission.", "collection.", "approval."}
 }
 
 // reload takes in jobs, stores, users and limits as the configuration says them now.
@@ -85,6 +85,8 @@ func (hq *headquarters) takeIn(ctx context.Context) (admin.Reloaded, error) {
 	hq.jobs.Use(jobs)
 	hq.people.Use(known)
 	useUsers()
+	hq.planner.Limit(cfg.bounds().Limits)
+	hq.trigger.Limit(cfg.bounds())
 	hq.grant.Limit(cfg.Admission.MaxRunning, cfg.Admission.GrantsPerSecond, cfg.Admission.GrantBurst)
 	hq.intake.Limit(cfg.Collection.InFlight, float64(cfg.Collection.BytesPerSecond), cfg.Collection.BurstBytes)
 	return done, hq.publishInfo(ctx)

@@ -56,7 +56,7 @@ func (hq *headquarters) wire() error {
 	if err := hq.wireAdmin(); err != nil {
 		return err
 	}
-	hq.auditor = auditor.New(auditor.Config{Head: hq.store.AuditHead, Signer: hq.signer, Folder: hq.cfg.ReportsFolder, Now: hq.now, Logger: hq.log})
+	hq.auditor = auditor.New(auditor.Config{Head: hq.store.AuditHead, Signer: hq.signer, Folder: hq.cfg.ReportsFolder, Now: hq.now, Logger: hq.log, Ward: hq.ward})
 	hq.watch = watch.New(hq.store, hq.sender, hq.grant.Waiting, hq.ward, hq.log).In(hq.zone)
 	for _, step := range []struct {
 		name     string
@@ -76,17 +76,23 @@ func (hq *headquarters) wire() error {
 	return nil
 }
 
+// bounds are those of every run.
+func (c Config) bounds() trigger.Bounds {
+	return trigger.Bounds{ApprovalOver: c.Approval.OverStores, Limits: job.Limits{MaxRunning: c.Admission.MaxRunning,
+		GrantsPerSecond: c.Admission.GrantsPerSecond, GrantBurst: c.Admission.GrantBurst}}
+}
+
 func (hq *headquarters) wireTrigger() error {
 	var err error
 	if hq.people, err = loadPeople(hq.cfg); err != nil {
 		return err
 	}
-	limits := job.Limits{MaxRunning: hq.cfg.Admission.MaxRunning, GrantsPerSecond: hq.cfg.Admission.GrantsPerSecond, GrantBurst: hq.cfg.Admission.GrantBurst}
+	hq.planner = plan.New(rand.Reader)
+	hq.planner.Limit(hq.cfg.bounds().Limits)
 	cfg := trigger.Config{
-		Runs: hq.store, Tasks: hq.store, Register: hq.store, World: hq.store, Planner: plan.New(rand.Reader).Within(limits), Limits: limits, Jobs: hq.jobs, Sender: hq.orders,
+		Runs: hq.store, Tasks: hq.store, Register: hq.store, World: hq.store, Planner: hq.planner, Bounds: hq.cfg.bounds(), Jobs: hq.jobs, Sender: hq.orders,
 		Waiting: hq.grant.Waiting, Now: hq.now, Logger: hq.log, Ward: hq.ward,
-		People: hq.people, ApprovalOver: hq.cfg.Approval.OverStores,
-		Sound: hq.sound,
+		People: hq.people, Sound: hq.sound,
 	}
 	if hq.identity != nil {
 		cfg.Approved, cfg.Rotated = hq.rotateKeys, hq.identity.RotatedBy

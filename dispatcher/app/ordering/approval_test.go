@@ -286,7 +286,7 @@ func TestARequestWithoutIdWaitsOnce(t *testing.T) {
 
 func TestOnlyManyStoresNeedASecondPerson(t *testing.T) {
 	t.Parallel()
-	d := setup(t, func(c *trigger.Config) { c.ApprovalOver = 2 })
+	d := setup(t, func(c *trigger.Config) { c.Bounds.ApprovalOver = 2 })
 	if reply := d.ask(protocol.VerbRun, `{"job":"collect_log","stores":["007","1E5"]}`); !reply.OK {
 		t.Errorf("two stores: %+v", reply)
 	}
@@ -298,7 +298,7 @@ func TestOnlyManyStoresNeedASecondPerson(t *testing.T) {
 
 func TestNobodyFillsTheListOfThoseThatWait(t *testing.T) {
 	t.Parallel()
-	d := setup(t, func(c *trigger.Config) { c.ApprovalOver = 2 })
+	d := setup(t, func(c *trigger.Config) { c.Bounds.ApprovalOver = 2 })
 	for i := range 20 {
 		d.asked(`{"job":"collect_log","stores":"all","priority":` + string(rune('0'+i%10)) + `,"attempts":` + string(rune('1'+i/10)) + `}`)
 	}

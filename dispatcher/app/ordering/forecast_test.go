@@ -15,7 +15,7 @@ import (
 func TestADryRunTellsWhatARunWouldMeetAndMakesNothing(t *testing.T) {
 	t.Parallel()
 	d := setup(t, func(cfg *trigger.Config) {
-		cfg.Limits, cfg.ApprovalOver = job.Limits{MaxRunning: 1, GrantsPerSecond: 4, GrantBurst: 1}, 2
+		cfg.Bounds = trigger.Bounds{Limits: job.Limits{MaxRunning: 1, GrantsPerSecond: 4, GrantBurst: 1}, ApprovalOver: 2}
 	})
 	seen := d.clock()
 	if _, err := d.Store.SetPresence(t.Context(), store.Terminal{StoreID: "SH_1", TerminalID: "pos", Online: true, SessionID: "s", Since: seen}, seen); err != nil {

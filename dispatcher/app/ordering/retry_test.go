@@ -179,7 +179,7 @@ func TestWhatNeedNotBeAskedAgainIsRefused(t *testing.T) {
 
 func TestARetryNeedsTheSecondPersonAsARunDoes(t *testing.T) {
 	t.Parallel()
-	d := setup(t, func(cfg *trigger.Config) { cfg.ApprovalOver = 1 })
+	d := setup(t, func(cfg *trigger.Config) { cfg.Bounds.ApprovalOver = 1 })
 	asked := d.ask(protocol.VerbRun, `{"requestId":"a","job":"collect_log","stores":"all","attempts":1}`)
 	approve := func(of protocol.Reply) protocol.Reply {
 		t.Helper()

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/store"
 	"muster/internal/trust"
 )
@@ -43,6 +44,7 @@ type Config struct {
 	Folder string // the reports folder; the file is audit/heads.jsonl in it
 	Now    func() time.Time
 	Logger *slog.Logger
+	Ward   *quarantine.Ward // keeps in, and tells of, what makes headquarters panic; nil: nobody is told
 }
 
 // Auditor notes heads from Start to Stop. Create it with New.
@@ -97,7 +99,7 @@ func (a *Auditor) Stop() {
 		ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
 		defer cancel()
 		a.rounds = 0
-		a.note(ctx)
+		a.turn(func() { a.note(ctx) })
 	})
 }
 
@@ -111,17 +113,26 @@ func (a *Auditor) loop(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		due := looks%int(every/soon) == 0
-		if due {
-			a.rounds++
-		}
-		if keyOf(a.cfg.Signer()) != a.signedBy {
-			a.rounds = repeat // say it again with the key that is believed now
-		} else if !due && a.last.ID > 0 {
-			continue
-		}
-		a.note(ctx)
+		a.turn(func() { a.look(ctx, looks%int(every/soon) == 0) })
 	}
+}
+
+// turn keeps a panic from ending the loop: what was not noted is noted later.
+func (a *Auditor) turn(do func()) {
+	a.cfg.Ward.Turn("the heads of the audit", soon, func() time.Duration { do(); return soon })
+}
+
+// look notes the head if it is due, or if the newest note is not what is believed.
+func (a *Auditor) look(ctx context.Context, due bool) {
+	if due {
+		a.rounds++
+	}
+	if keyOf(a.cfg.Signer()) != a.signedBy {
+		a.rounds = repeat // say it again with the key that is believed now
+	} else if !due && a.last.ID > 0 {
+		return
+	}
+	a.note(ctx)
 }
 
 // keyOf names the key of a signer, "" for none.

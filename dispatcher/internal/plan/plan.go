@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"muster/dispatcher/internal/job"
@@ -20,19 +21,23 @@ import (
 const MaxTargets = 100_000
 
 // Planner expands requests. It keeps nothing but its source of randomness and
-// is safe for concurrent use when that is.
+// headquarters' limits, and is safe for concurrent use when that is.
 type Planner struct {
 	entropy io.Reader
-	limits  job.Limits
+	limits  atomic.Pointer[job.Limits]
 }
 
 // New returns a planner whose ids are made unique by entropy, crypto/rand's
 // Reader outside tests.
-func New(entropy io.Reader) *Planner { return &Planner{entropy: entropy} }
+func New(entropy io.Reader) *Planner {
+	p := &Planner{entropy: entropy}
+	p.Limit(job.Limits{})
+	return p
+}
 
-// Within returns a planner that refuses what a request asks for beyond headquarters'
-// own limits, which it would never get.
-func (p *Planner) Within(limits job.Limits) *Planner { return &Planner{p.entropy, limits} }
+// Limit has it refuse, from now on, what a request asks for beyond headquarters' own
+// limits, which it would never get.
+func (p *Planner) Limit(limits job.Limits) { p.limits.Store(&limits) }
 
 // Expand returns the run that user asked for, its frozen targets ordered by
 // store id, and a task for each, ready to be stored in one transaction. places is
@@ -48,7 +53,7 @@ func (p *Planner) Expand(user string, request protocol.RunRequest, spec job.Spec
 	if err != nil {
 		return store.Run{}, nil, nil, err
 	}
-	policy, err := override(p.limits, spec.Policy, request)
+	policy, err := override(*p.limits.Load(), spec.Policy, request)
 	if err != nil {
 		return store.Run{}, nil, nil, err
 	}

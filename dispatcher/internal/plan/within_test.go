@@ -13,7 +13,8 @@ import (
 // TestARunsLimitsStayWithinHeadquarters: what would never be granted is refused by name.
 func TestARunsLimitsStayWithinHeadquarters(t *testing.T) {
 	t.Parallel()
-	planner := plan.New(rand.Reader).Within(job.Limits{MaxRunning: 50, GrantsPerSecond: 20, GrantBurst: 10})
+	planner := plan.New(rand.Reader)
+	planner.Limit(job.Limits{MaxRunning: 50, GrantsPerSecond: 20, GrantBurst: 10})
 	number := func(n int) *int { return &n }
 	rate := func(f float64) *float64 { return &f }
 	for name, c := range map[string]struct {

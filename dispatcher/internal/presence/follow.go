@@ -116,7 +116,7 @@ func (p *Presence) beat(ctx context.Context) {
 	ticker := time.NewTicker(beatEvery)
 	defer ticker.Stop()
 	for {
-		p.endTwins()
+		p.cfg.Ward.Turn("the ends of alarms about twins", beatEvery, func() time.Duration { p.endTwins(); return beatEvery })
 		err := p.cfg.Ward.Do(quarantine.AlarmStep, "the sign of life of headquarters", func() error { return p.cfg.Terminals.Beat(ctx, p.cfg.Now()) })
 		if err != nil && ctx.Err() == nil && !quarantine.Broke(err) {
 			p.log.Error("headquarters could not note that it is alive", "error", err)

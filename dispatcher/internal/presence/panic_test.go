@@ -176,3 +176,19 @@ func TestTheEndOfATwinThatPanicsHoldsUpNoOther(t *testing.T) {
 		}
 	})
 }
+
+// A look for twins that panics is told, and headquarters notes on that it is alive.
+func TestALookForTwinsThatPanicsIsNotTheLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, b := openBrittle(t, true)
+		d.Spoil()
+		beats := b.beats.Load()
+		time.Sleep(time.Minute)
+		if told := b.alarms.Told(); !strings.HasPrefix(told, "step_panicked the ends of alarms about twins: headquarters panicked: ") {
+			t.Errorf("alarms %s", told)
+		}
+		if b.beats.Load() == beats {
+			t.Error("headquarters does not note that it is alive")
+		}
+	})
+}

@@ -26,7 +26,8 @@ const (
 
 // secondWord reports whether a run needs the word of a second person.
 func (t *Trigger) secondWord(p planned) bool {
-	return p.spec.Approval || t.ApprovalOver > 0 && len(p.targets) > t.ApprovalOver
+	over := t.bounds.Load().ApprovalOver
+	return p.spec.Approval || over > 0 && len(p.targets) > over
 }
 
 // contentHash is the SHA-256 of everything that decides what would be done: the

@@ -78,6 +78,15 @@ type Planner interface {
 	Expand(user string, request protocol.RunRequest, spec job.Spec, places []store.Place, now time.Time) (store.Run, []store.Place, []store.NewTask, error)
 }
 
+// Bounds are headquarters' own, of every run.
+type Bounds struct {
+	// Limits are those of all runs together, as the planner and admission have them.
+	Limits job.Limits
+	// ApprovalOver: a run over more stores needs approval; 0: none does for its
+	// size.
+	ApprovalOver int
+}
+
 // Config is what a Trigger needs.
 type Config struct {
 	Runs     Runs
@@ -105,11 +114,7 @@ type Config struct {
 	Burst           int
 	TechnicianRate  rate.Limit
 	TechnicianBurst int
-	// Limits are those of all runs together, as the planner and admission have them.
-	Limits job.Limits
-	// ApprovalOver: a run over more stores needs approval; 0: none does for its
-	// size.
-	ApprovalOver int
+	Bounds          Bounds // until Limit changes them
 	// Approved does what is approved and is no run, see KeysRequest; DecidedBy
 	// is who approves. When it fails the approval waits on. It must do nothing
 	// more when the same approval comes again: a crash may come before it is

@@ -28,7 +28,8 @@ func (t *Trigger) forecast(ctx context.Context, person people.Person, w wish) (p
 	if err != nil {
 		return echo, err
 	}
-	f := &protocol.Forecast{GrantsPerSecond: plan.run.Policy.Rate(t.Limits), TypicalMs: outlook.Typical.Milliseconds(),
+	all := t.bounds.Load().Limits
+	f := &protocol.Forecast{GrantsPerSecond: plan.run.Policy.Rate(all), TypicalMs: outlook.Typical.Milliseconds(),
 		NeedsApproval: t.secondWord(plan), SilentStores: []protocol.SilentStore{}}
 	for _, place := range plan.targets {
 		if outlook.Online[place.StoreID] {
@@ -41,7 +42,7 @@ func (t *Trigger) forecast(ctx context.Context, person people.Person, w wish) (p
 	}
 	slices.SortFunc(f.SilentStores, func(a, b protocol.SilentStore) int { return strings.Compare(a.StoreID, b.StoreID) })
 	f.SilentStores = f.SilentStores[:min(len(f.SilentStores), maxSilent)]
-	finish := plan.at.Add(plan.run.Policy.Finish(f.Online, outlook.Typical, t.Limits))
+	finish := plan.at.Add(plan.run.Policy.Finish(f.Online, outlook.Typical, all))
 	f.FinishAt = protocol.At(finish)
 	reply := protocol.Reply{OK: true, Status: "accepted", RequestID: w.id, ParentRun: plan.run.ParentRun, Stores: plan.run.Targets,
 		BarrierAt: protocol.At(plan.run.BarrierAt), Forecast: f,

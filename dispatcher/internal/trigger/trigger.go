@@ -41,6 +41,7 @@ type Trigger struct {
 	Config
 	schemas map[protocol.Verb]*schema.Schema
 	limits  *limits
+	bounds  atomic.Pointer[Bounds]
 	locks   userLocks
 	refused atomic.Int64
 	sparing logs.Sparing // by who and what: a line a refusal would fill the disk
@@ -55,6 +56,7 @@ type Trigger struct {
 func New(cfg Config) (*Trigger, error) {
 	cfg.setDefaults()
 	t := &Trigger{Config: cfg, schemas: map[protocol.Verb]*schema.Schema{}, limits: newLimits()}
+	t.Limit(cfg.Bounds)
 	for _, verb := range []protocol.Verb{protocol.VerbRun, protocol.VerbCancel, protocol.VerbStatus, protocol.VerbRetry, protocol.VerbApprove} {
 		file := string(verb) + "_request.v1.schema.json"
 		doc, err := fs.ReadFile(schemas.FS, file)
@@ -67,6 +69,10 @@ func New(cfg Config) (*Trigger, error) {
 	}
 	return t, nil
 }
+
+// Limit changes headquarters' bounds for what is asked from now on. What waits for its
+// approval is approved by the new ones.
+func (t *Trigger) Limit(bounds Bounds) { t.bounds.Store(&bounds) }
 
 // Start opens for requests.
 func (t *Trigger) Start(context.Context) error {
