@@ -73,7 +73,7 @@ func orderOf(cfg *Config, offer protocol.Offer) (executor.Order, time.Duration, 
 	}
 	limit := agent.UsualLimit
 	if offer.RunTimeoutMs > 0 {
-		limit = time.Duration(offer.RunTimeoutMs) * time.Millisecond
+		limit = protocol.Span(offer.RunTimeoutMs)
 	}
 	return order, limit, nil
 }

@@ -27,6 +27,17 @@ type Time struct{ time.Time }
 
 const timeLayout = "2006-01-02T15:04:05.000Z07:00"
 
+// longestSpan bounds the milliseconds of a message: a hundred years, and far from what
+// a time.Duration cannot hold.
+const longestSpan = 100 * 365 * 24 * time.Hour
+
+// Span is a number of milliseconds of a message, between a hundred years before and
+// after nothing.
+func Span(ms int64) time.Duration {
+	const most = int64(longestSpan / time.Millisecond)
+	return time.Duration(min(max(ms, -most), most)) * time.Millisecond
+}
+
 // At wraps t, cut to milliseconds.
 func At(t time.Time) Time { return Time{t.Truncate(time.Millisecond)} }
 

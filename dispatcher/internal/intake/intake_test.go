@@ -343,3 +343,19 @@ func (p poisonedTasks) GetTask(ctx context.Context, taskID string) (store.Task, 
 	t.Type = "poisoned"
 	return t, err
 }
+
+// TestAHugeDurationIsStoredAsALongOne: milliseconds that no time.Duration holds.
+func TestAHugeDurationIsStoredAsALongOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, wide())
+		d.run(1)
+		m := success(0, 1, `{"lines":1}`)
+		m.DurationMs = 9_300_000_000_000
+		d.send(0, m)
+		d.expect("accepted", over(task.Succeeded, 1))
+		attempts, err := d.Store.ListAttempts(t.Context(), "r-S000")
+		if err != nil || len(attempts) != 1 || attempts[0].Duration < 24*time.Hour {
+			t.Errorf("stored %+v, %v", attempts, err)
+		}
+	})
+}

@@ -47,7 +47,7 @@ func (i *Intake) judge(a arrival, t store.Task, run frozen, spec job.Spec, now t
 	answer := store.Answer{Attempt: store.Attempt{
 		TaskID: t.TaskID, Attempt: m.Attempt, StoreID: a.who.store, TerminalID: a.who.id,
 		TerminalFrom: moment(m.StartedAt), TerminalTo: moment(m.FinishedAt),
-		Duration: time.Duration(max(m.DurationMs, 0)) * time.Millisecond,
+		Duration: protocol.Span(max(m.DurationMs, 0)),
 		Answer:   m.Outcome, Executed: m.Executed, ExitCode: m.ExitCode,
 		OutputTail: lastBytes(c.text(m.OutputTail), protocol.MaxOutputTailBytes),
 		SHA256:     a.hash(), Bytes: int64(len(m.Result)),

@@ -24,7 +24,7 @@ const (
 func (a *Agent) granted(o protocol.Order, now time.Time) {
 	lease := usualLease
 	if o.LeaseMs > 0 {
-		lease = time.Duration(o.LeaseMs) * time.Millisecond
+		lease = protocol.Span(o.LeaseMs)
 	}
 	if o.Attempt < 1 || !a.current(o, lease, now) {
 		a.log.Warn("grant ignored: it is out of date", "task_id", o.TaskID, "attempt", o.Attempt)
@@ -48,7 +48,7 @@ func (a *Agent) granted(o protocol.Order, now time.Time) {
 		return
 	}
 	w.grant = &grant{attempt: o.Attempt, lease: lease, until: now.Add(lease),
-		limit: time.Duration(o.RunTimeoutMs) * time.Millisecond, offer: o.OfferSHA256}
+		limit: protocol.Span(o.RunTimeoutMs), offer: o.OfferSHA256}
 	switch {
 	case w.run != nil: // which answers it, and headquarters waits for a sign of life
 		w.run.nextProgress = now
@@ -64,7 +64,7 @@ func (a *Agent) current(o protocol.Order, lease time.Duration, now time.Time) bo
 	if !a.clock.known() {
 		return false
 	}
-	age := time.Duration(a.clock.nowMs(now)-o.At.UnixMilli()) * time.Millisecond
+	age := protocol.Span(a.clock.nowMs(now) - o.At.UnixMilli())
 	if o.At.IsZero() || age <= lease+clockSlack {
 		return true
 	}

@@ -36,7 +36,7 @@ func (a *Agent) execute(w *work, g *grant, now time.Time) {
 	case g.limit > 0:
 		limit = g.limit
 	case w.offer.RunTimeoutMs > 0:
-		limit = time.Duration(w.offer.RunTimeoutMs) * time.Millisecond
+		limit = protocol.Span(w.offer.RunTimeoutMs)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	w.run = &execution{attempt: g.attempt, offer: w.hash, began: now, lease: g.lease, nextProgress: a.firstProgress(w.offer, g.lease, now), cancel: cancel}

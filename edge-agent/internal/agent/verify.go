@@ -75,7 +75,7 @@ func (a *Agent) isNew(o protocol.Order, now time.Time) bool {
 	if !a.clock.known() {
 		return true
 	}
-	age := time.Duration(a.clock.nowMs(now)-o.At.UnixMilli()) * time.Millisecond
+	age := protocol.Span(a.clock.nowMs(now) - o.At.UnixMilli())
 	if age <= maxOrderAge {
 		return true
 	}
