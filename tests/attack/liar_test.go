@@ -204,7 +204,7 @@ func TestS12AndS41ABrokerSpeaksForNoTerminal(t *testing.T) {
 	l := newLiar(t, "A", "B")
 	other := l.steal("B", "pos1", l.enrol("B", "pos1"))
 	gate := l.path("gate")
-	l.write("wait.sh", "while [ ! -e "+gate+" ]; do sleep 0.05; done\n")
+	l.write("wait.sh", "while [ -e \"$0\" ] && [ ! -e "+gate+" ]; do sleep 0.05; done\n")
 	l.answers("A", "pos1", `{"marker":"true answer"}`)
 	_, markers := l.agent("A", l.enrol("A", "pos1"))
 	script := string(l.read("A.pos1.sh"))

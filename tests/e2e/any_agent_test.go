@@ -115,7 +115,7 @@ func setScene(t *testing.T, kind anyAgent, external string) *scene {
 func (s *scene) answering(end string) {
 	s.script = s.write("probe.sh", fmt.Sprintf(`echo "$MUSTER_TASK_ID $MUSTER_ATTEMPT" >> %q
 echo $$ >> %q
-while [ ! -e %q ]; do sleep 0.05; done
+while [ -e "$0" ] && [ ! -e %q ]; do sleep 0.05; done
 %s
 `, s.markers, s.pids, s.gate, end))
 }

@@ -123,7 +123,7 @@ func markingExecutor(s *site, store string) (settings, markers, gate string) {
 	markers = filepath.Join(s.dir, store+".markers")
 	gate = filepath.Join(s.dir, store+".gate")
 	script := s.write(store+".sh", fmt.Sprintf(`echo "$MUSTER_TASK_ID $MUSTER_ATTEMPT" >> %q
-while [ ! -e %q ]; do sleep 0.05; done
+while [ -e "$0" ] && [ ! -e %q ]; do sleep 0.05; done
 echo '{"marker":"done"}'
 `, markers, gate))
 	return fmt.Sprintf("executors:\n  - type: probe\n    version: 1\n    command: [sh, %q]\n", script), markers, gate

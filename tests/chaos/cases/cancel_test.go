@@ -23,11 +23,11 @@ cat > "$0.deaf" <<'DEAF'
 trap '' TERM INT HUP
 echo $$ >> "$1"
 if [ "$2" = child ]; then setsid sh "$0" "$1" grandchild & fi
-while :; do sleep 1; done
+while [ -e "$0" ]; do sleep 1; done
 DEAF
 echo $$ >> "$0.pids"
 sh "$0.deaf" "$0.pids" child &
-while :; do sleep 1; done
+while [ -e "$0" ]; do sleep 1; done
 fi`
 
 // TestCancelEndsAWholeProcessTreeThatIgnoresIt: a technician cancels with a

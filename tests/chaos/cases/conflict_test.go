@@ -104,7 +104,7 @@ admission: {max_running: 1}
 
 func (c *contested) terminal() {
 	h := &house{t: c.t, dir: c.dir}
-	script := h.write("probe.sh", fmt.Sprintf("echo \"$MUSTER_TASK_ID $MUSTER_ATTEMPT $(cat)\" >> %q\nwhile [ ! -e %q ]; do sleep 0.05; done\necho '{}'\n",
+	script := h.write("probe.sh", fmt.Sprintf("echo \"$MUSTER_TASK_ID $MUSTER_ATTEMPT $(cat)\" >> %q\nwhile [ -e \"$0\" ] && [ ! -e %q ]; do sleep 0.05; done\necho '{}'\n",
 		c.path("markers"), c.path("gate")))
 	config := h.write("edge-agent.yaml", fmt.Sprintf(`store: A
 terminal: pos1

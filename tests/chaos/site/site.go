@@ -31,8 +31,9 @@ var (
 // Job is the name of the registered job, which every agent executes.
 const Job = "probe"
 
-// AwaitGate is Work that waits until the store's gate is opened.
-const AwaitGate = `while [ ! -e "$GATE" ]; do sleep 0.05; done`
+// AwaitGate is Work that waits until the store's gate is opened. When its agent was
+// killed it ends with the site's folder.
+const AwaitGate = `while [ -e "$0" ] && [ ! -e "$GATE" ]; do sleep 0.05; done`
 
 // defaultPolicy is the job's where Config says none.
 const defaultPolicy = "attempts: 2, run_timeout: 30s, lease: 10s, barrier: 30s, makeup: 1h, retry_first: 100ms, retry_max: 1s"
