@@ -121,11 +121,17 @@ func (p *Process) AwaitOutput(text string) {
 const lowestPort, highestPort = 10_000, 32_000
 
 // FreeAddr is a loopback address on which nobody listens now, and that stays
-// free while a program that listened on it is started anew.
+// free while a program that listened on it is started anew. Until the test ends its
+// port is held in UDP, so that no other test, of this process or another, is given it.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	for range 100 {
 		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(lowestPort+rand.IntN(highestPort-lowestPort)))
+		held, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", address)
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { _ = held.Close() })
 		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
 		if err != nil {
 			continue
