@@ -21,7 +21,9 @@ var version = "dev"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := app.Run(ctx, version, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	hangup := make(chan os.Signal, 1) // one that waits stands for all
+	signal.Notify(hangup, syscall.SIGHUP)
+	code := app.Run(ctx, version, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, hangup)
 	stop()
 	os.Exit(code)
 }

@@ -127,6 +127,8 @@ func (hq *headquarters) measureSteps(p *metrics.Page) {
 		metrics.Labelled(i.Accepted, "verdict", "accepted"), metrics.Labelled(i.Duplicate, "verdict", "duplicate"),
 		metrics.Labelled(i.Stale, "verdict", "stale"), metrics.Labelled(i.Invalid, "verdict", "invalid"),
 		metrics.Labelled(i.Unreadable, "verdict", "unreadable"), metrics.Labelled(i.Unjudged, "verdict", "unjudged"))
+	p.Counter("muster_receipts_total", "Receipts given for answers, those given again too, by whether they accept.",
+		metrics.Labelled(i.Receipts, "accepted", "true"), metrics.Labelled(i.Refusals, "accepted", "false"))
 	p.Counter("muster_results_redacted_total", "Answers in which secrets had to be blacked out.", metrics.Of(i.Redacted))
 	p.Counter("muster_results_quarantined_total", "Answers that were given up because headquarters broke on them.", metrics.Of(i.Quarantine))
 	p.Gauge("muster_uploads_waiting", "Announced results that wait for their turn.", metrics.Of(i.Waiting))

@@ -172,6 +172,7 @@ func (s *site) measured(line string) {
 	}
 	page := s.get(line, "/metrics", "")
 	for _, want := range []string{`muster_tasks_settled_total{status="SUCCEEDED"} 1`, `muster_runs_created_total 1`, "muster_grants_total 1", `muster_results_total{verdict="accepted"} 1`,
+		`muster_receipts_total{accepted="true"} 1`, `muster_receipts_total{accepted="false"} 0`,
 		"muster_terminals_online 1", `muster_alarms_total{severity="warning",kind="reload_refused"} 1`, "muster_barrier_lag_seconds 0", `muster_tasks{status="RUNNING"} 0`,
 		`muster_build_info{version="dev",goversion=`, `muster_disk_free_bytes{folder="data"} `, `muster_store_commit_duration_seconds_bucket{le="+Inf"} `} {
 		if !strings.Contains(page, "\n"+want) {

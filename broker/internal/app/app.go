@@ -12,6 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -26,7 +27,7 @@ import (
 // stopGrace bounds an orderly stop; supervisors kill after 10 s or more.
 const stopGrace = 8 * time.Second
 
-const usage = `usage: broker [serve] [flags]          serve until SIGTERM or Ctrl-C
+const usage = `usage: broker [serve] [flags]          serve until SIGTERM or Ctrl-C; SIGHUP reads the users file again
        broker check-config [flags]     read the file and those it names only
        broker hash-password < file     print the hash of a password, for the users file
        broker version [-json]
@@ -53,7 +54,9 @@ type Log struct {
 
 // Run is the program. It serves until ctx ends and returns the exit code: 0
 // well, 1 failed, 2 misused.
-func Run(ctx context.Context, version string, args []string, in io.Reader, out, errs io.Writer) int {
+//
+// Each word of hangup has it read the users file again; nil: none comes.
+func Run(ctx context.Context, version string, args []string, in io.Reader, out, errs io.Writer, hangup <-chan os.Signal) int {
 	flags := flag.NewFlagSet("broker", flag.ContinueOnError)
 	flags.SetOutput(errs)
 	var from given
@@ -87,7 +90,7 @@ func Run(ctx context.Context, version string, args []string, in io.Reader, out, 
 		flags.Usage()
 		return 2
 	default:
-		err = from.serve(ctx, version, errs)
+		err = from.serve(ctx, version, errs, hangup)
 	}
 	if err != nil {
 		fmt.Fprintln(errs, "broker:", err)
@@ -128,7 +131,7 @@ func printVersion(out io.Writer, version string, asJSON bool) error {
 	return err
 }
 
-func (g given) serve(ctx context.Context, version string, errs io.Writer) error {
+func (g given) serve(ctx context.Context, version string, errs io.Writer, hangup <-chan os.Signal) error {
 	cfg, err := g.load()
 	if err != nil {
 		return err
@@ -145,11 +148,35 @@ func (g given) serve(ctx context.Context, version string, errs io.Writer) error 
 		return err
 	}
 	logger.Info("broker started", "version", version, "config", g.file)
-	<-ctx.Done()
+	g.follow(ctx, s, logger, hangup)
 	logger.Info("broker stops")
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
 	defer cancel()
 	return s.Stop(stopping)
+}
+
+// follow reads the users file again with each word, until ctx ends. What is wrong
+// changes nothing.
+func (g given) follow(ctx context.Context, s *server.Server, logger *slog.Logger, hangup <-chan os.Signal) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangup:
+		}
+		cfg, err := g.load()
+		if err == nil {
+			var use func()
+			if use, err = s.LoadUsers(cfg.Broker.UsersFile); err == nil {
+				use()
+			}
+		}
+		if err != nil {
+			logger.Error("the users file was not taken in, the old one stays in force: mend it, and send SIGHUP once more", "error", err)
+			continue
+		}
+		logger.Info("the users file was read again", "file", cfg.Broker.UsersFile)
+	}
 }
 
 // check reads what serve reads, and says that it is sound.

@@ -58,7 +58,7 @@ func TestWrongConfigurationNamesFileLineAndKey(t *testing.T) {
 
 func TestHashPasswordPrintsWhatAUsersFileTakes(t *testing.T) {
 	var out, errs bytes.Buffer
-	if code := app.Run(t.Context(), "v1", []string{"hash-password"}, strings.NewReader("correct horse\r\n"), &out, &errs); code != 0 {
+	if code := app.Run(t.Context(), "v1", []string{"hash-password"}, strings.NewReader("correct horse\r\n"), &out, &errs, nil); code != 0 {
 		t.Fatalf("exit %d: %s", code, errs.String())
 	}
 	hash, err := users.ParseHash(strings.TrimSpace(out.String()))
@@ -69,7 +69,7 @@ func TestHashPasswordPrintsWhatAUsersFileTakes(t *testing.T) {
 		t.Error("the hash is not of the password without its line break")
 	}
 	for _, short := range []string{"", "\n", "1234567\n"} {
-		if code := app.Run(t.Context(), "v1", []string{"hash-password"}, strings.NewReader(short), &out, &errs); code != 1 {
+		if code := app.Run(t.Context(), "v1", []string{"hash-password"}, strings.NewReader(short), &out, &errs, nil); code != 1 {
 			t.Errorf("%q: exit %d", short, code)
 		}
 	}
@@ -83,7 +83,7 @@ func TestRunServesUntilSignalled(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	started := &startedWriter{seen: cancel}
-	if code := app.Run(ctx, "v1", []string{"-config", path}, nil, nil, started); code != 0 {
+	if code := app.Run(ctx, "v1", []string{"-config", path}, nil, nil, started, nil); code != 0 {
 		t.Fatalf("exit %d: %s", code, started.String())
 	}
 	if !strings.Contains(started.String(), "broker stops") {
@@ -107,7 +107,7 @@ func (w *startedWriter) Write(p []byte) (int, error) {
 func TestMisuse(t *testing.T) {
 	var out, errs bytes.Buffer
 	for want, args := range map[int][]string{2: {"frobnicate"}, 1: {"-config", filepath.Join(t.TempDir(), "none.yaml")}, 0: {"-version"}} {
-		if code := app.Run(t.Context(), "v1", args, nil, &out, &errs); code != want {
+		if code := app.Run(t.Context(), "v1", args, nil, &out, &errs, nil); code != want {
 			t.Errorf("%q: exit %d, want %d", args, code, want)
 		}
 	}
@@ -137,7 +137,7 @@ func TestCheckConfigReadsTheFilesThatAreNamed(t *testing.T) {
 				}
 			}
 			var said bytes.Buffer
-			if code := app.Run(t.Context(), "v1", []string{"check-config", "-config", path}, nil, &said, &said); code != c.want || !strings.Contains(said.String(), c.says) {
+			if code := app.Run(t.Context(), "v1", []string{"check-config", "-config", path}, nil, &said, &said, nil); code != c.want || !strings.Contains(said.String(), c.says) {
 				t.Errorf("exit %d: %s", code, said.String())
 			}
 		})
@@ -153,7 +153,7 @@ func TestTheEnvironmentGoesOverTheFileAndFlagsOverBoth(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, errs bytes.Buffer
-	code := app.Run(t.Context(), "v9", []string{"check-config", "-c", config, "-set", "broker.limits.max_connections=99", "-print-effective"}, nil, &out, &errs)
+	code := app.Run(t.Context(), "v9", []string{"check-config", "-c", config, "-set", "broker.limits.max_connections=99", "-print-effective"}, nil, &out, &errs, nil)
 	if code != 0 {
 		t.Fatalf("%d: %s", code, errs.String())
 	}
@@ -166,7 +166,7 @@ func TestTheEnvironmentGoesOverTheFileAndFlagsOverBoth(t *testing.T) {
 		t.Errorf("warnings: %q", errs.String())
 	}
 	out.Reset()
-	if code := app.Run(t.Context(), "v9", []string{"version", "-json"}, nil, &out, &errs); code != 0 || !strings.Contains(out.String(), `"version":"v9"`) {
+	if code := app.Run(t.Context(), "v9", []string{"version", "-json"}, nil, &out, &errs, nil); code != 0 || !strings.Contains(out.String(), `"version":"v9"`) {
 		t.Errorf("%d: %s", code, out.String())
 	}
 }

@@ -125,7 +125,7 @@ func TestOpenListenerIsRefusedWithFileLineAndKey(t *testing.T) {
 
 func TestHashPasswordRefusesWhatEverybodyGuesses(t *testing.T) {
 	var out, errs bytes.Buffer
-	if code := app.Run(t.Context(), "v1", []string{"hash-password"}, strings.NewReader("Password\n"), &out, &errs); code != 1 ||
+	if code := app.Run(t.Context(), "v1", []string{"hash-password"}, strings.NewReader("Password\n"), &out, &errs, nil); code != 1 ||
 		out.Len() > 0 || !strings.Contains(errs.String(), "everybody guesses: choose another") {
 		t.Errorf("exit %d: %s%s", code, out.String(), errs.String())
 	}

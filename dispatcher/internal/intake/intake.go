@@ -118,7 +118,7 @@ type Intake struct {
 }
 
 type counters struct {
-	unreadable, unjudged, invalid, panicked, broke, quarantined, stale, duplicate, unasked, accepted, timedOut, redacted atomic.Int64
+	unreadable, unjudged, invalid, panicked, broke, quarantined, stale, duplicate, unasked, accepted, timedOut, redacted, receipts, refusals atomic.Int64
 }
 
 // Stats counts since the start.
@@ -135,6 +135,8 @@ type Stats struct {
 	Accepted   int64
 	TimedOut   int64 // uploads that did not come in time
 	Redacted   int64 // answers in which secrets had to be blacked out
+	Receipts   int64 // receipts given that accept, each time
+	Refusals   int64 // and those that refuse
 	Waiting    int   // announced results that wait for their turn
 	InFlight   int   // uploads that were called for
 }
@@ -212,6 +214,8 @@ func (i *Intake) Stats() Stats {
 		Accepted:   i.stats.accepted.Load(),
 		TimedOut:   i.stats.timedOut.Load(),
 		Redacted:   i.stats.redacted.Load(),
+		Receipts:   i.stats.receipts.Load(),
+		Refusals:   i.stats.refusals.Load(),
 		Waiting:    waiting,
 		InFlight:   inFlight,
 	}

@@ -236,6 +236,9 @@ func (i *Intake) receipt(ctx context.Context, a arrival, f *fault) {
 		SHA256: named(a.message.SHA256), Accepted: &accepted}
 	if f != nil {
 		o.Code, o.Message, o.Path = f.code, f.message, f.path
+		i.stats.refusals.Add(1)
+	} else {
+		i.stats.receipts.Add(1)
 	}
 	i.tell(ctx, a.who, o)
 }
