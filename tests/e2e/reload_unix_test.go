@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -179,20 +180,36 @@ func (s *site) measured(line string) {
 			s.t.Errorf("no %q in\n%s", want, page)
 		}
 	}
-	// Every sample stands under the HELP and TYPE of its name.
-	name := ""
-	for row := range strings.Lines(page) {
-		if rest, ok := strings.CutPrefix(row, "# TYPE "); ok {
-			name, _, _ = strings.Cut(rest, " ")
-		} else if !strings.HasPrefix(row, "#") && (name == "" || !strings.HasPrefix(row, name)) {
-			s.t.Errorf("%q stands under %q", row, name)
-		}
-	}
+	s.named(page)
 	if got := s.get(line, "/v1/health", ""); !strings.Contains(got, "NOT_ALLOWED") {
 		s.t.Errorf("without its token the admin line says %q", got)
 	}
 	if got := s.get(line, "/metrics", "http://evil.example"); !strings.Contains(got, "NOT_ALLOWED") {
 		s.t.Errorf("a page of a browser is told %q", got)
+	}
+}
+
+// named holds a page against the rules of Prometheus: each name once, its HELP and its
+// TYPE before its samples, _total on counters alone, and durations in seconds.
+func (s *site) named(page string) {
+	s.t.Helper()
+	ownNames := regexp.MustCompile(`^(muster|go|process)(_[a-z]+)+$`)
+	name, helped, seen := "", "", map[string]bool{}
+	for row := range strings.Lines(page) {
+		words := strings.Fields(row)
+		switch {
+		case strings.HasPrefix(row, "# HELP ") && len(words) > 3:
+			helped = words[2]
+		case strings.HasPrefix(row, "# TYPE "):
+			name = words[2]
+			if name != helped || seen[name] || strings.HasSuffix(name, "_total") != (words[3] == "counter") ||
+				words[3] == "histogram" && !strings.HasSuffix(name, "_seconds") || !ownNames.MatchString(name) {
+				s.t.Errorf("%q is not named by the rules", row)
+			}
+			seen[name] = true
+		case name == "" || !strings.HasPrefix(row, name):
+			s.t.Errorf("%q stands under %q", row, name)
+		}
 	}
 }
 
