@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -343,6 +344,21 @@ func TestRetainedTriggerMakesNoRun(t *testing.T) {
 		for _, m := range tech.got {
 			if addr, ok := hq.topics.Parse(m.Topic); ok && addr.Run != "" && addr.Run != fresh.RunID {
 				t.Errorf("a retained trigger made run %s", addr.Run)
+			}
+		}
+	})
+}
+
+func TestUnknownVerbIsAnsweredWithTheKnownOnes(t *testing.T) {
+	t.Parallel()
+	overBoth(t, func(t *testing.T, transport string) {
+		hq := setup(t, transport, []string{"A"}, nil)
+		tech := hq.technician("wang")
+		for _, verb := range []protocol.Verb{"destroy", "RUN"} {
+			reply := tech.ask(verb, `{"job":"probe","stores":"all"}`)
+			if reply.OK || reply.Code != protocol.CodeSchema || !strings.Contains(reply.Message, string(verb)) || reply.MessageZh == "" ||
+				!strings.Contains(reply.Hint, "run, cancel, status, retry, approve, jobs, help") {
+				t.Errorf("%s: reply %+v", verb, reply)
 			}
 		}
 	})

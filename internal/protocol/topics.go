@@ -270,12 +270,7 @@ func parseRequest(levels []string) (Address, bool) {
 	if len(levels) != 3 || !ValidID(levels[1]) {
 		return Address{}, false
 	}
-	for _, verb := range Verbs() {
-		if levels[2] == string(verb) {
-			return Address{Area: AreaRequest, User: levels[1], Verb: verb}, true
-		}
-	}
-	return Address{}, false
+	return Address{Area: AreaRequest, User: levels[1], Verb: Verb(levels[2])}, ValidID(levels[2])
 }
 
 func parseReply(levels []string) (Address, bool) {

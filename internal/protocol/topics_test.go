@@ -93,7 +93,7 @@ func TestParseRefusesEverythingElse(t *testing.T) {
 		"muster/v1/stores/007", "muster/v1/stores/007/tasks", "muster/v1/stores/007/tasks/a/b",
 		"muster/v1/stores/../tasks/a", "muster/v1/stores/007/terminals/pos1/offer",
 		"muster/v1/stores/007/terminals/pos1/other", "muster/v1/stores/007/terminals/pos1/claim/x",
-		"muster/v1/stores//terminals/pos1/claim", "muster/v1/req/wang", "muster/v1/req/wang/destroy",
+		"muster/v1/stores//terminals/pos1/claim", "muster/v1/req/wang", "muster/v1/req/wang/run now",
 		"muster/v1/req/wang/run/x", "muster/v1/rep/wang", "muster/v1/rep//x", "muster/v1/runs/r1",
 		"muster/v1/runs/r1/other", "muster/v1/runs/r1/stores/a/b", "muster/v1/alarms/mild/x", "$SYS/x",
 	} {

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -205,6 +206,9 @@ func (t *Trigger) admit(addr protocol.Address, in transport.Inbound) (people.Per
 		return person, refuse.Impostor(addr.User)
 	case unknown != nil:
 		return person, unknown
+	}
+	if !slices.Contains(protocol.Verbs(), addr.Verb) {
+		return person, refuse.UnknownVerb(addr.Verb)
 	}
 	if err := person.May(addr.Verb); err != nil {
 		return person, err

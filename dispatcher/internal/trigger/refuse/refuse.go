@@ -63,6 +63,18 @@ func TooFast(r rate.Limit) *protocol.Error {
 		Hint:      "wait a few seconds, then send it again"}
 }
 
+// UnknownVerb is for a topic that ends in nothing that can be asked for.
+func UnknownVerb(verb protocol.Verb) *protocol.Error {
+	var known []string
+	for _, v := range protocol.Verbs() {
+		known = append(known, string(v))
+	}
+	return &protocol.Error{Code: protocol.CodeSchema,
+		Message:   fmt.Sprintf("nobody can ask for %q; nothing was created", verb),
+		MessageZh: fmt.Sprintf("没有名为 %q 的请求，未创建任何内容", verb),
+		Hint:      "the topic ends in one of " + strings.Join(known, ", ") + ", in lower case"}
+}
+
 // Retained is for a request that would come again at every start.
 func Retained() *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeRetainedCommand,
