@@ -83,16 +83,6 @@ type Rates struct {
 	SucceededOfAnswered *float64 `json:"succeededOfAnswered"`
 }
 
-// Column is one of the job's own report columns. Pointer is a JSON Pointer
-// into the result.
-type Column struct {
-	Name    string `json:"name" yaml:"name"`
-	Pointer string `json:"pointer" yaml:"pointer"`
-	Title   string `json:"title" yaml:"title"`
-	TitleZh string `json:"titleZh,omitempty" yaml:"title_zh"`
-	Unit    string `json:"unit,omitempty" yaml:"unit"`
-}
-
 // Report is one revision of a run's roll-call. Published bytes never change.
 type Report struct {
 	ReportHead
@@ -125,6 +115,7 @@ type ReportHead struct {
 	Text        string          `json:"text"` // the verdict in a sentence
 	TextZh      string          `json:"textZh"`
 	Columns     []Column        `json:"columns"`
+	Totals      []Total         `json:"totals,omitempty"`   // one a column that has a type, in their order
 	Changes     []Change        `json:"changes"`            // against the superseded revision
 	Previous    *Previous       `json:"previous,omitempty"` // absent: the job has no run before
 }

@@ -57,11 +57,13 @@ type policyDocument struct {
 // column is a protocol.Column whose pointer may be absent; "" is the whole
 // result.
 type column struct {
-	Name    string  `yaml:"name"`
-	Pointer *string `yaml:"pointer"`
-	Title   string  `yaml:"title"`
-	TitleZh string  `yaml:"title_zh"`
-	Unit    string  `yaml:"unit"`
+	Name      string               `yaml:"name"`
+	Pointer   *string              `yaml:"pointer"`
+	Title     string               `yaml:"title"`
+	TitleZh   string               `yaml:"title_zh"`
+	Unit      string               `yaml:"unit"`
+	Type      protocol.ColumnType  `yaml:"type"`
+	Aggregate []protocol.Aggregate `yaml:"aggregate"`
 }
 
 // Load reads every *.yaml of the folder, which is called dir in errors. A schema
@@ -184,27 +186,6 @@ func (l *loader) checkPolicy(p policyDocument) {
 	l.check(p.Late == AcceptAndRevise || p.Late == RecordOnly || p.Late == Reject, at+"late",
 		"is %q, must be %s, %s or %s", p.Late, AcceptAndRevise, RecordOnly, Reject)
 	l.check(p.Backlog == BacklogNewest || p.Backlog == BacklogAll, at+"backlog", "is %q, must be %s or %s", p.Backlog, BacklogNewest, BacklogAll)
-}
-
-func (l *loader) columns(docs []column) []protocol.Column {
-	columns, names := make([]protocol.Column, 0, len(docs)), map[string]bool{}
-	for i, doc := range docs {
-		at := fmt.Sprintf("$.columns[%d].", i)
-		l.require(at+"name", doc.Name)
-		l.require(at+"title", doc.Title)
-		folded := strings.ToLower(doc.Name)
-		l.check(!names[folded], at+"name", "%s stands twice", doc.Name)
-		names[folded] = true
-		if doc.Pointer == nil {
-			l.check(false, at+"pointer", "is missing")
-			continue
-		}
-		if _, err := parsePointer(*doc.Pointer); err != nil {
-			l.check(false, at+"pointer", "%v", err)
-		}
-		columns = append(columns, protocol.Column{Name: doc.Name, Pointer: *doc.Pointer, Title: doc.Title, TitleZh: doc.TitleZh, Unit: doc.Unit})
-	}
-	return columns
 }
 
 func (l *loader) schema(at, name string) *schema.Schema {

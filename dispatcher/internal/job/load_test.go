@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"muster/dispatcher/internal/job"
+	"muster/internal/protocol"
 )
 
 const openSchema = `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object"}`
@@ -76,6 +77,8 @@ columns:
     title: Lines
     title_zh: 行数
     unit: lines
+    type: integer
+    aggregate: [sum, top, count]
   - {name: whole, pointer: "", title: Everything}
 `)
 	write(t, dir, "a.yaml", strings.Replace(good, "count_stock", "another", 1))
@@ -91,7 +94,7 @@ columns:
 	if spec.Policy != want {
 		t.Errorf("got  %+v\nwant %+v", spec.Policy, want)
 	}
-	if len(spec.Columns) != 2 || spec.Columns[0].Unit != "lines" || spec.Columns[1].Pointer != "" {
+	if len(spec.Columns) != 2 || spec.Columns[0].Unit != "lines" || spec.Columns[0].Type != protocol.ColumnInteger || len(spec.Columns[0].Aggregate) != 3 || spec.Columns[1].Pointer != "" {
 		t.Errorf("columns: %+v", spec.Columns)
 	}
 	if err := spec.Input.Validate([]byte(`[]`)); err != nil {
@@ -142,6 +145,14 @@ func TestLoadRefusesWithFileLineAndKey(t *testing.T) {
 		"bad escape":         {good + "columns:\n  - name: a\n    pointer: /a~2\n    title: A\n", `j.yaml:8: columns[0].pointer: "/a~2" has a ~ that is neither ~0 nor ~1`},
 		"no pointer":         {good + "columns:\n  - name: a\n    title: A\n", `j.yaml: columns[0].pointer: is missing`},
 		"column twice":       {good + "columns:\n  - {name: a, pointer: /a, title: A}\n  - {name: A, pointer: /b, title: B}\n", `j.yaml:8: columns[1].name: A stands twice`},
+		"total of what":      {good + "columns:\n  - {name: a, pointer: /a, title: A,\n     aggregate: [sum]}\n", `j.yaml:8: columns[0].aggregate: needs type beside it: one of text, integer, number, bool, date, time, bytes, duration`},
+		"unknown type":       {good + "columns:\n  - {name: a, pointer: /a, title: A,\n     type: int}\n", `j.yaml:8: columns[0].type: is "int", must be one of text, integer, number, bool, date, time, bytes, duration`},
+		"sum of text":        {good + "columns:\n  - {name: a, pointer: /a, title: A, type: text,\n     aggregate: [top, sum]}\n", `j.yaml:8: columns[0].aggregate[1]: is "sum", must be one of distinct, top, count, as the type is text`},
+		"aggregate twice":    {good + "columns:\n  - {name: a, pointer: /a, title: A, type: text,\n     aggregate: [top, top]}\n", `j.yaml:8: columns[0].aggregate[1]: top stands twice`},
+		"top and count":      {good + "columns:\n  - {name: a, pointer: /a, title: A, type: text,\n     aggregate: [top, count]}\n", `j.yaml:8: columns[0].aggregate: has top and count; count alone lists the most frequent values, too`},
+		"bare duration":      {good + "columns:\n  - {name: a, pointer: /a, title: A,\n     type: duration}\n", `j.yaml:8: columns[0].type: duration needs unit beside it: one of ms, s, min, h`},
+		"other duration":     {good + "columns:\n  - {name: a, pointer: /a, title: A, type: duration,\n     unit: days}\n", `j.yaml:8: columns[0].unit: is "days", must be one of ms, s, min, h, as the type is duration`},
+		"bytes in MB":        {good + "columns:\n  - {name: a, pointer: /a, title: A, type: bytes,\n     unit: MB}\n", `j.yaml:8: columns[0].unit: must be left out, as the type is bytes`},
 		"no YAML":            {"name: [\n", `j.yaml:1: `},
 		"a list":             {"- a\n", `j.yaml:1: `},
 		"empty":              {"", `j.yaml: `},

@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
 	"muster/dispatcher/internal/report/line"
+	"muster/dispatcher/internal/report/totals"
 	"muster/internal/protocol"
 	"muster/internal/task"
 )
@@ -21,7 +23,7 @@ var ErrSumRule = errors.New("the report breaks the sum rule")
 // Check refuses a report that must not be published: one that breaks the
 // schema, and (ErrSumRule) one whose rows are not exactly its targets, once
 // each and by store id, each in one bucket with a reason of that bucket, and
-// summing to its counts.
+// summing to its counts and totals.
 func (r *Reporter) Check(head protocol.ReportHead, rows Rows) error {
 	if err := r.check(head, rows); err != nil {
 		return fmt.Errorf("cannot publish report %s r%d: %w", head.RunID, head.Revision, err)
@@ -35,7 +37,7 @@ func (r *Reporter) check(head protocol.ReportHead, rows Rows) error {
 	}
 	var counts protocol.Counts
 	var in line.Reader
-	seen, last := 0, ""
+	seen, last, sums := 0, "", totals.New(&head)
 	for raw, err := range rows {
 		if err != nil {
 			return err
@@ -53,6 +55,9 @@ func (r *Reporter) check(head protocol.ReportHead, rows Rows) error {
 			return fmt.Errorf("%w: store %s follows %s", ErrSumRule, row.StoreID, last)
 		}
 		counts.Add(row.Outcome)
+		if sums != nil {
+			sums.Add(row)
+		}
 		last = row.StoreID
 		seen++
 	}
@@ -61,6 +66,9 @@ func (r *Reporter) check(head protocol.ReportHead, rows Rows) error {
 	}
 	if counts != head.Counts {
 		return fmt.Errorf("%w: the rows count %+v, the head says %+v", ErrSumRule, counts, head.Counts)
+	}
+	if !reflect.DeepEqual(sums.All(), head.Totals) {
+		return fmt.Errorf("%w: the rows do not amount to the totals of the head", ErrSumRule)
 	}
 	return nil
 }

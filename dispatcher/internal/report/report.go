@@ -19,6 +19,7 @@ import (
 
 	"muster/dispatcher/internal/report/line"
 	"muster/dispatcher/internal/report/page"
+	"muster/dispatcher/internal/report/totals"
 	"muster/dispatcher/internal/report/words"
 	"muster/dispatcher/internal/schema"
 	"muster/internal/protocol"
@@ -91,7 +92,7 @@ func (r *Reporter) WriteIndex(w io.Writer, at time.Time, runs []protocol.Listed)
 
 // Build completes the head of a revision: head holds what the run and the
 // revision know, and Build adds Schema, Supersedes, Counts, Rates, Verdict,
-// Text and Changes. previous holds the rows of the revision before, nil for
+// Text, Totals and Changes. previous holds the rows of the revision before, nil for
 // revision 1.
 func (r *Reporter) Build(head protocol.ReportHead, rows, previous Rows) (protocol.ReportHead, error) {
 	head.Schema = protocol.ReportSchema
@@ -108,11 +109,15 @@ func (r *Reporter) Build(head protocol.ReportHead, rows, previous Rows) (protoco
 	next, stop := pull(previous)
 	defer stop()
 	var now, old line.Reader
+	read, sums := now.Verdict, totals.New(&head)
+	if sums != nil {
+		read = now.Read
+	}
 	for raw, err := range rows {
 		if err != nil {
 			return head, fmt.Errorf("cannot build report %s r%d: %w", head.RunID, head.Revision, err)
 		}
-		row, err := now.Verdict(raw)
+		row, err := read(raw)
 		var change *protocol.Change
 		if err == nil && next != nil {
 			change, err = compare(raw, row, &old, next)
@@ -121,10 +126,14 @@ func (r *Reporter) Build(head protocol.ReportHead, rows, previous Rows) (protoco
 			return head, fmt.Errorf("cannot build report %s r%d: %w", head.RunID, head.Revision, err)
 		}
 		head.Counts.Add(row.Outcome)
+		if sums != nil {
+			sums.Add(row)
+		}
 		if change != nil {
 			head.Changes = append(head.Changes, *change)
 		}
 	}
+	head.Totals = sums.All()
 	head.Rates = ratesOf(head.Counts, head.Targets)
 	head.Verdict = verdictOf(head.Counts, head.Targets, head.Quorum)
 	head.Text, head.TextZh = words.Sentence(head)

@@ -10,17 +10,20 @@ import (
 	"muster/internal/protocol"
 )
 
-const xlsxRules = "Office Open XML workbook (ISO/IEC 29500), no formulas, links or macros. Sheets: summary, stores, missing. " +
+const xlsxRules = "Office Open XML workbook (ISO/IEC 29500), no formulas, links or macros. Sheets: summary, stores, missing and, where the job has columns with a type, totals. " +
 	"Every text is a string cell, ids too (007, 1E5); control characters other than line break and tab, and direction marks, are shown as ␀ or [U+202E]. " +
 	"Times are dates in headquarters' zone. A number of the terminal stands as a number where a spreadsheet keeps its value, with more than 15 digits as text. " +
 	"Text over 32,767 UTF-16 units is cut, ends in … [已截断 cut: and its length], and is counted on the first sheet."
 
-// XLSX writes the report for spreadsheets: what it amounts to, every store, and
-// those that did not succeed. Rows go straight through to w and are read twice,
+// XLSX writes the report for spreadsheets: what it amounts to, every store,
+// those that did not succeed, and what the job's columns amount to. Rows go straight through to w and are read twice,
 // once a sheet.
 func XLSX(w io.Writer, head protocol.ReportHead, rows Rows) error {
 	cut := 0 // cells, in all sheets
 	sheets := []sheet{summarySheet(&head, &cut), storesSheet(&head, rows), missingSheet(&head, rows)}
+	if len(head.Totals) > 0 {
+		sheets = append(sheets, totalsSheet(&head))
+	}
 	frame, err := frameOf(&head, sheets)
 	if err != nil {
 		return fmt.Errorf("cannot write a report as XLSX: %w", err)

@@ -143,6 +143,27 @@ func (c *cells) moment(t protocol.Time) {
 	c.write(days, "</v></c>")
 }
 
+// date writes a day, and its text where a spreadsheet does not know it.
+func (c *cells) date(day time.Time) {
+	days, ok := serial(day)
+	if !ok {
+		c.text(c.styles.text, day.Format(time.DateOnly))
+		return
+	}
+	c.open(c.styles.date, "><v>")
+	c.write(days, "</v></c>")
+}
+
+// truth writes true or false.
+func (c *cells) truth(yes bool) {
+	digit := "0"
+	if yes {
+		digit = "1"
+	}
+	c.open(0, ` t="b"><v>`)
+	c.write(digit, "</v></c>")
+}
+
 // open begins a cell and moves on to the next.
 func (c *cells) open(style int, rest string) {
 	c.write(`<c r="`, c.letters[c.column], c.row, `"`)

@@ -30,7 +30,7 @@ type sheetColumn struct {
 }
 
 // styles are what the frame calls the looks of cells.
-type styles struct{ header, text, wrapped, moment, share int }
+type styles struct{ header, text, wrapped, moment, share, date int }
 
 // frame is a workbook without rows: its parts, and each sheet before and after
 // the place where its rows belong.
@@ -86,7 +86,7 @@ func properties(file *excelize.File, head *protocol.ReportHead) error {
 
 func (f *frame) addStyles(file *excelize.File) error {
 	const asText = 49 // the built-in format @: what is typed over a text stays text
-	moment, share := "yyyy-mm-dd hh:mm:ss.000", "0.0%"
+	moment, share, date := "yyyy-mm-dd hh:mm:ss.000", "0.0%", "yyyy-mm-dd"
 	top := &excelize.Alignment{Vertical: "top"}
 	wrapped := &excelize.Alignment{Vertical: "top", WrapText: true}
 	var failures []error
@@ -101,6 +101,7 @@ func (f *frame) addStyles(file *excelize.File) error {
 	add(&f.styles.wrapped, excelize.Style{NumFmt: asText, Alignment: wrapped})
 	add(&f.styles.moment, excelize.Style{CustomNumFmt: &moment, Alignment: top})
 	add(&f.styles.share, excelize.Style{CustomNumFmt: &share, Alignment: top})
+	add(&f.styles.date, excelize.Style{CustomNumFmt: &date, Alignment: top})
 	return errors.Join(failures...)
 }
 

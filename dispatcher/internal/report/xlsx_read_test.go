@@ -88,16 +88,27 @@ func readXLSX(t tb, file string) book {
 		b.order = append(b.order, f.Name)
 	}
 	for i := range b.sheets {
-		var sheet struct {
-			Rows []xlsxRow `xml:"sheetData>row"`
-		}
-		name := fmt.Sprintf("xl/worksheets/sheet%d.xml", i+1)
-		if err := xml.Unmarshal([]byte(b.parts[name]), &sheet); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		b.sheets[i] = sheet.Rows
+		b.sheets[i] = b.rows(t, i+1)
 	}
 	return b
+}
+
+// sheetOf is the rows of one sheet of a workbook, counted from 1.
+func sheetOf(t tb, file string, number int) []xlsxRow {
+	t.Helper()
+	return readXLSX(t, file).rows(t, number)
+}
+
+func (b book) rows(t tb, number int) []xlsxRow {
+	t.Helper()
+	var sheet struct {
+		Rows []xlsxRow `xml:"sheetData>row"`
+	}
+	name := fmt.Sprintf("xl/worksheets/sheet%d.xml", number)
+	if err := xml.Unmarshal([]byte(b.parts[name]), &sheet); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return sheet.Rows
 }
 
 // unescaped reads _x0041_ as spreadsheets do.

@@ -65,7 +65,7 @@ func TestThePageIsReadOnDeskAndPhoneInBothLanguages(t *testing.T) {
 			if said := tab.Text("#h-missing"); said != want[1] {
 				t.Errorf("%s in %s has the heading %q", screen.name, language, said)
 			}
-			tab.Eval(`document.querySelector("#rows .more").click(); document.querySelector(".causes details").open = true`, nil)
+			tab.Eval(`document.querySelector("#rows .more").click(); document.querySelector(".causes details").open = true; document.querySelector(".totals details").open = true`, nil)
 			for _, finding := range tab.Findings(axe) {
 				t.Errorf("%s in %s: %s", screen.name, language, finding)
 			}
@@ -87,7 +87,7 @@ func picture(tab *browser.Tab, name string) {
 	if *pictures == "" {
 		return
 	}
-	for _, at := range []string{"h1", "h-time", "h-regions", "h-all"} {
+	for _, at := range []string{"h1", "h-time", "h-regions", "h-totals", "h-all"} {
 		tab.Eval(`(document.getElementById("`+at+`") || document.body).scrollIntoView()`, nil)
 		tab.Screenshot(filepath.Join(*pictures, name+"-"+at+".png"))
 	}

@@ -29,8 +29,10 @@ func chain(n int) (head protocol.ReportHead, now, before iter.Seq2[json.RawMessa
 		RunID: "20260917-182800-7tk3f9", Job: "collect_log", JobVersion: 1, Input: json.RawMessage(`{"date":"2026-09-16"}`),
 		RequestedBy: "wang", ApprovedBy: "chen", Reason: "周检 weekly check", Revision: 2, RevisionWhy: protocol.WhyLateResults, Quorum: 0.9,
 		CreatedAt: at(0), BarrierAt: at(2 * time.Minute), AsOf: at(3 * time.Hour), TimeZone: "Asia/Shanghai", Targets: n,
-		Columns: []protocol.Column{{Name: "lines", Pointer: "/lines", Title: "Lines", TitleZh: "行数"}, {Name: "errors", Pointer: "/errors", Title: "Errors", TitleZh: "错误数"},
-			{Name: "top", Pointer: "/top", Title: "Most frequent error", TitleZh: "最常见错误"}},
+		Columns: []protocol.Column{{Name: "lines", Pointer: "/lines", Title: "Lines", TitleZh: "行数", Unit: "lines", Type: protocol.ColumnInteger,
+			Aggregate: []protocol.Aggregate{"sum", "mean", "min", "p50", "p95", "max", "histogram"}}, {Name: "errors", Pointer: "/errors", Title: "Errors", TitleZh: "错误数", Type: protocol.ColumnInteger,
+			Aggregate: []protocol.Aggregate{"sum", "distinct", "top", "count"}},
+			{Name: "top", Pointer: "/top", Title: "Most frequent error", TitleZh: "最常见错误", Type: protocol.ColumnText, Aggregate: []protocol.Aggregate{"distinct", "top"}}},
 	}
 	head.Previous = &protocol.Previous{RunID: "20260910-182800-x2m8qd", Revision: 3, AsOf: at(-7*24*time.Hour + 2*time.Minute), Targets: n, Common: n,
 		Counts: protocol.Counts{Succeeded: n - n/11, Offline: n / 11}, NewlyMissing: 2, Recovered: 1,
@@ -56,6 +58,9 @@ func chain(n int) (head protocol.ReportHead, now, before iter.Seq2[json.RawMessa
 		case 3:
 			first = silent(row, task.OutcomeOffline, task.ReasonWentOffline)
 			row.AtBarrier, row.Late, row.FinishedAt = task.OutcomeOffline, true, at(time.Duration(3+random.IntN(170))*time.Minute)
+		}
+		if i%60 == 7 && row.Outcome == task.OutcomeSucceeded {
+			row.Columns[1] = json.RawMessage(`"many"`)
 		}
 		if row.AtBarrier == "" {
 			row.AtBarrier = row.Outcome

@@ -34,6 +34,7 @@ type model struct {
 	Previous                             words.Pair
 	Chart                                chart
 	Columns                              []words.Pair
+	Totals                               []total
 	FullShown                            int // rows with evidence on a large page, else 0
 }
 
@@ -85,6 +86,7 @@ func view(head *protocol.ReportHead, found *survey) model {
 		Skew:        skewWords(found.skew),
 		Previous:    previousWords(head, zone),
 		Chart:       drawn(head, found.ms),
+		Totals:      totalsOf(head),
 	}
 	if head.Targets > largeAbove {
 		m.FullShown = fullShown
@@ -100,15 +102,7 @@ func view(head *protocol.ReportHead, found *survey) model {
 	}
 	m.addChanges(head)
 	for _, c := range head.Columns {
-		unit := ""
-		if c.Unit != "" {
-			unit = " (" + c.Unit + ")"
-		}
-		zh := c.TitleZh
-		if zh == "" {
-			zh = c.Title
-		}
-		m.Columns = append(m.Columns, words.Pair{Zh: words.Visible(zh + unit), En: words.Visible(c.Title + unit)})
+		m.Columns = append(m.Columns, words.ColumnTitle(&c))
 	}
 	return m
 }
