@@ -95,7 +95,7 @@ type Total struct {
 	Values       []ValueCount    `json:"values,omitempty"`      // the most frequent first, 10 of top and 50 of count at most
 	OtherValues  int             `json:"otherValues,omitempty"` // different values beyond Values
 	OtherStores  int             `json:"otherStores,omitempty"` // that have one of them
-	Histogram    []Span          `json:"histogram,omitempty"`   // without a gap
+	Histogram    []Bin          `json:"histogram,omitempty"`   // without a gap
 	TooVaried    bool            `json:"tooVaried,omitempty"`   // more different text than is kept: no Distinct and no Values
 }
 
@@ -111,8 +111,8 @@ type ValueCount struct {
 	Stores int             `json:"stores"`
 }
 
-// Span is how many stores have a value of at least From and less than To.
-type Span struct {
+// Bin is how many stores have a value of at least From and less than To.
+type Bin struct {
 	From   json.RawMessage `json:"from"`
 	To     json.RawMessage `json:"to"`
 	Stores int             `json:"stores"`

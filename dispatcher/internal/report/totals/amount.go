@@ -110,7 +110,7 @@ func ranking(all []*seen, stores, percent int) value {
 
 // histogram parts the values, which are in their order, at multiples of 1, 2 or 5 times a
 // power of ten, of integers at integers.
-func histogram(all []*seen, whole bool) []protocol.Span {
+func histogram(all []*seen, whole bool) []protocol.Bin {
 	first, last := all[0].n, all[len(all)-1].n
 	step := big.NewInt(1)
 	if whole || first.Cmp(last) == 0 {
@@ -123,7 +123,7 @@ func histogram(all []*seen, whole bool) []protocol.Span {
 	}
 	from := place(first)
 	index := func(n *big.Int) int64 { return new(big.Int).Sub(place(n), from).Int64() }
-	spans := make([]protocol.Span, index(last)+1)
+	spans := make([]protocol.Bin, index(last)+1)
 	for i := range spans {
 		edge := new(big.Int).Add(from, big.NewInt(int64(i)))
 		edge.Mul(edge, step)
