@@ -95,7 +95,7 @@ type Total struct {
 	Values       []ValueCount    `json:"values,omitempty"`      // the most frequent first, 10 of top and 50 of count at most
 	OtherValues  int             `json:"otherValues,omitempty"` // different values beyond Values
 	OtherStores  int             `json:"otherStores,omitempty"` // that have one of them
-	Histogram    []Bin          `json:"histogram,omitempty"`   // without a gap
+	Histogram    []Bin           `json:"histogram,omitempty"`   // without a gap
 	TooVaried    bool            `json:"tooVaried,omitempty"`   // more different text than is kept: no Distinct and no Values
 }
 
