@@ -23,17 +23,25 @@ type Missing struct {
 }
 
 // missing leaves out what somebody works on: a task that runs or waits for its next
-// attempt, one that was answered since that revision, and one that another retry asks
-// or got an answer for that is not merged yet.
-const missing = `SELECT t.store_id, o.outcome, EXISTS (SELECT 1 FROM tasks k WHERE k.run_id = t.run_id AND k.store_id = t.store_id AND k.settled_at = 0)
+// attempt, one that was answered since that revision, and one that any run asks of those
+// that are retries of each other, or of one run. What a retry, or a retry of one, got an
+// answer for is on its way into the report.
+const missing = `WITH RECURSIVE
+	above (run_id) AS (SELECT ?1 UNION SELECT r.parent_run FROM above a JOIN runs r ON r.run_id = a.run_id WHERE r.parent_run <> ''),
+	kin (run_id) AS (SELECT run_id FROM above UNION SELECT c.run_id FROM kin f JOIN runs c ON c.parent_run = f.run_id AND c.parent_run <> ''),
+	below (run_id) AS (SELECT run_id FROM runs WHERE parent_run = ?1 AND parent_run <> ''
+		UNION SELECT c.run_id FROM below f JOIN runs c ON c.parent_run = f.run_id AND c.parent_run <> '')
+	SELECT t.store_id, o.outcome, EXISTS (SELECT 1 FROM tasks k WHERE k.run_id = t.run_id AND k.store_id = t.store_id AND k.settled_at = 0)
 	FROM runs p JOIN run_targets t ON t.run_id = p.run_id
 	JOIN outcomes o ON o.run_id = t.run_id AND o.store_id = t.store_id AND o.revision =
 		(SELECT max(n.revision) FROM outcomes n WHERE n.run_id = t.run_id AND n.store_id = t.store_id AND n.revision <= p.revision)
 	WHERE p.run_id = ?1 AND o.outcome IN ('failed', 'timed_out', 'offline')
 		AND NOT EXISTS (SELECT 1 FROM tasks k WHERE k.run_id = t.run_id AND k.store_id = t.store_id
 			AND (k.status IN ('RUNNING', 'SUCCEEDED') OR k.status = 'FAILED' AND k.settled_at = 0))
-		AND NOT EXISTS (SELECT 1 FROM runs c JOIN tasks k ON k.run_id = c.run_id AND k.store_id = t.store_id
-			WHERE c.parent_run = ?1 AND (k.settled_at = 0 OR k.status = 'SUCCEEDED'))
+		AND NOT EXISTS (SELECT 1 FROM kin f CROSS JOIN tasks k ON k.run_id = f.run_id AND k.store_id = t.store_id
+			WHERE f.run_id <> ?1 AND k.settled_at = 0)
+		AND NOT EXISTS (SELECT 1 FROM below f CROSS JOIN tasks k ON k.run_id = f.run_id AND k.store_id = t.store_id
+			WHERE k.status = 'SUCCEEDED')
 	ORDER BY t.store_id`
 
 func scanMissing(row sqlite.Row) (Missing, error) {
@@ -79,11 +87,12 @@ func (o *newOrder) takeOver(ctx context.Context, tx *sqlite.Tx, now time.Time, c
 	return err
 }
 
+const selectUnmerged = `SELECT ` + runColumns + ` FROM runs WHERE parent_run <> '' AND merged < revision ORDER BY created_at, run_id`
+
 // ListUnmerged returns the retries with a revision that is not merged into their
 // parent's report, oldest first.
 func (s *Store) ListUnmerged(ctx context.Context) ([]Run, error) {
-	runs, err := sqlite.List(ctx, s.db.Readers(), scanRun,
-		`SELECT `+runColumns+` FROM runs WHERE parent_run <> '' AND merged < revision ORDER BY created_at, run_id`)
+	runs, err := sqlite.List(ctx, s.db.Readers(), scanRun, selectUnmerged)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the retries that are not merged: %w", err)
 	}
