@@ -1,7 +1,5 @@
 package checker
 
-import "muster/internal/protocol"
-
 // barriers: a run's barrier closes at its deadline, or earlier when nothing is
 // open.
 func barriers(b *book) {
@@ -33,7 +31,7 @@ func barriers(b *book) {
 func (b *book) barriersTold() {
 	for _, r := range b.requests {
 		run, known := b.runs[r.reply.RunID]
-		if r.verb != protocol.VerbRun || !r.reply.OK || !known || r.reply.BarrierAt.IsZero() {
+		if !ordersRun(r.verb) || !r.reply.OK || !known || r.reply.BarrierAt.IsZero() {
 			continue
 		}
 		b.weigh("told", 1)

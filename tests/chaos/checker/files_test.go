@@ -43,7 +43,7 @@ func (w *world) looks(at int64) {
 
 // row writes an outcome as the row of the report.
 func (w *world) row(o *checker.Outcome) {
-	t := w.task(o.RunID + "-" + o.StoreID)
+	t := w.task(cmp.Or(o.Row, o.RunID+"-"+o.StoreID)) // it may be of a retry
 	row := protocol.StoreRow{StoreID: o.StoreID, Name: "店 " + o.StoreID, Outcome: o.Outcome, Reason: o.Reason,
 		AtBarrier: w.outcome(o.RunID, o.StoreID, 1).Outcome, Late: o.Revision > 1, TaskID: t.TaskID, Status: t.Status, Attempt: t.Attempt,
 		Columns: []json.RawMessage{json.RawMessage("null")}}

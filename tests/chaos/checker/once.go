@@ -21,7 +21,7 @@ func (b *book) onceRequests() {
 	most := map[string]int{} // user: runs that the user's calls may have made
 	seen := map[asking]bool{}
 	for _, r := range b.requests {
-		if r.verb != protocol.VerbRun {
+		if !ordersRun(r.verb) {
 			continue
 		}
 		var asked protocol.RunRequest
@@ -65,17 +65,29 @@ func (b *book) onceRequests() {
 
 // content is what a request asks for, in whatever order it names stores.
 func content(r request) string {
+	if r.verb == protocol.VerbRetry {
+		var asked protocol.RetryRequest
+		if json.Unmarshal([]byte(r.asked.Payload), &asked) != nil {
+			return r.asked.Payload
+		}
+		asked.Stores = slices.Compact(slices.Sorted(slices.Values(asked.Stores)))
+		return contentText(r, asked)
+	}
 	var asked protocol.RunRequest
 	if json.Unmarshal([]byte(r.asked.Payload), &asked) != nil {
 		return r.asked.Payload
 	}
 	asked.Stores.Stores = slices.Compact(slices.Sorted(slices.Values(asked.Stores.Stores)))
 	asked.Input = json.RawMessage(compact(asked.Input))
+	return contentText(r, asked)
+}
+
+func contentText(r request, asked any) string {
 	text, err := json.Marshal(asked)
 	if err != nil {
 		return r.asked.Payload
 	}
-	return string(text)
+	return string(r.verb) + string(text)
 }
 
 // onceStored compares the replies with the table of requests.

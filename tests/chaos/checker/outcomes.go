@@ -23,16 +23,17 @@ func bucketOf(t Task) task.Outcome {
 }
 
 // outcomesTruly compares the rows with the tasks: at the barrier a target is in the
-// bucket of what its task was then; later it moves once, by a late answer, forward.
+// bucket of what its task was then; later it moves by a late answer once, and forward by
+// those of retries.
 // A moment of a task, and that of a revision, are read before their commits.
 func (b *book) outcomesTruly() {
-	asOf := map[string]map[int]int64{} // run, revision
+	complete := map[string]map[int]Revision{} // run, revision
 	for _, rev := range b.Store.Revisions {
-		if asOf[rev.RunID] == nil {
-			asOf[rev.RunID] = map[int]int64{}
+		if complete[rev.RunID] == nil {
+			complete[rev.RunID] = map[int]Revision{}
 		}
 		if rev.Complete != 0 {
-			asOf[rev.RunID][rev.Revision] = rev.AsOf
+			complete[rev.RunID][rev.Revision] = rev
 		}
 	}
 	for _, run := range b.Store.Runs {
@@ -42,21 +43,28 @@ func (b *book) outcomesTruly() {
 		}
 		before := map[string]Outcome{}
 		for _, o := range b.outcomes[run.RunID] {
-			at, complete := asOf[run.RunID][o.Revision]
+			rev, whole := complete[run.RunID][o.Revision]
 			t, known := of[o.StoreID]
-			if !complete || !known { // it is being made; or I4's
+			if !whole || !known { // it is being made; or I4's
 				continue
 			}
 			b.rowForward(o)
-			b.rowReason(o, t, at)
-			if old, again := before[o.StoreID]; again {
-				b.outcomeMoved(old, o, t, at)
-			} else {
-				b.outcomeAtBarrier(o, t, at)
+			old, again := before[o.StoreID]
+			switch {
+			case again && rev.Why == protocol.WhyRetryResults:
+				b.outcomeRetried(old, o, rev)
+			case again:
+				b.outcomeMoved(old, o, t, rev.AsOf)
+			default:
+				b.outcomeAtBarrier(o, t, rev.AsOf)
+			}
+			if rev.Why != protocol.WhyRetryResults { // else the retry's own row was looked at
+				b.rowReason(o, t, rev.AsOf)
 			}
 			before[o.StoreID] = o
 		}
 		b.outcomesLate(run, of)
+		b.outcomesMerged(run)
 	}
 }
 
@@ -121,7 +129,7 @@ func (b *book) outcomesLate(run Run, of map[string]Task) {
 			continue
 		}
 		b.weigh("late", 1)
-		if row, there := newest[store]; there && (row.Outcome != bucketOf(t) || !row.row().Late) {
+		if row, there := newest[store]; there && (rank(row.Outcome) < rank(bucketOf(t)) || !row.row().Late) {
 			b.broken(Finding{Run: run.RunID, Task: t.TaskID}, "a late answer made it %s at %s, and revision %d has its store %s as %s",
 				t.Status, moment(t.SettledAt), run.Revision, store, row.Outcome)
 		}

@@ -104,7 +104,7 @@ func (b *book) revisionsOf() {
 		}
 		rev := newest[run.RunID]
 		quiet := max(run.BarrierAt, run.ClosedAt, b.lastFault(), b.lastLate(run.RunID)) + ms(b.limits.Settle)
-		if run.ClosedAt != 0 && run.LateCount > rev.Seen && b.Store.TakenAt > quiet {
+		if run.ClosedAt != 0 && run.LateCount > rev.Seen && b.Store.TakenAt > quiet && !b.wasRetried(run.RunID) {
 			b.broken(Finding{Run: run.RunID}, "%d late answers were accepted, revision %d holds %d of them and none follows", run.LateCount, rev.Revision, rev.Seen)
 		}
 	}

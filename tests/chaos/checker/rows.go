@@ -38,6 +38,7 @@ type Run struct {
 	EndedAt     int64             `json:"closed_at"`         // of the run
 	Revision    int               `json:"revision"`
 	LateCount   int               `json:"late_count"`
+	ParentRun   string            `json:"parent_run"` // of a retry
 	Columns     []protocol.Column `json:"columns"`
 	Policy      RunPolicy         `json:"policy"`
 }
@@ -144,7 +145,7 @@ func ReadStore(query Query, takenAt int64) (Store, error) {
 	var epochs []int64
 	for _, read := range []func(Query) error{
 		table(&s.Runs, `SELECT json_object('run_id', run_id, 'requested_by', requested_by, 'targets', targets, 'created_at', created_at,
-			'barrier_at', barrier_at, 'makeup_until', makeup_until, 'barrier_closed_at', barrier_closed_at, 'closed_at', closed_at, 'revision', revision, 'late_count', late_count,
+			'barrier_at', barrier_at, 'makeup_until', makeup_until, 'barrier_closed_at', barrier_closed_at, 'closed_at', closed_at, 'revision', revision, 'late_count', late_count, 'parent_run', parent_run,
 			'columns', json(columns), 'policy', json(policy)) FROM runs ORDER BY created_at, run_id`),
 		table(&s.Targets, `SELECT json_object('run_id', run_id, 'store_id', store_id) FROM run_targets ORDER BY run_id, store_id`),
 		table(&s.Tasks, `SELECT json_object('task_id', task_id, 'run_id', run_id, 'store_id', store_id, 'status', status, 'attempt', attempt,

@@ -33,9 +33,10 @@ func targets(b *book) {
 				b.broken(where, "target %s has no task: all or none", store)
 			}
 		}
+		b.targetsRetried(run)
 	}
 	for _, r := range b.requests {
-		if run, known := b.runs[r.reply.RunID]; r.verb == protocol.VerbRun && r.reply.OK && known {
+		if run, known := b.runs[r.reply.RunID]; ordersRun(r.verb) && r.reply.OK && known {
 			b.targetsAsked(r, run)
 		}
 	}
@@ -52,7 +53,7 @@ func (b *book) targetsAsked(r request, run Run) {
 	}
 	var asked protocol.RunRequest
 	if json.Unmarshal([]byte(r.asked.Payload), &asked) != nil || len(asked.Stores.Stores) == 0 {
-		return // every store, or those with a label
+		return // every store, or those with a label, or that are missing
 	}
 	b.weigh("lists", 1)
 	named := slices.Compact(slices.Sorted(slices.Values(asked.Stores.Stores)))

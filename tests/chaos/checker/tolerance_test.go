@@ -19,7 +19,7 @@ import (
 func TestWhatIsAllowedIsNotFound(t *testing.T) {
 	t.Parallel()
 	all := allowed()
-	for _, more := range []map[string]func(*world){alsoAllowed(), allowedReports(), allowedOffers()} {
+	for _, more := range []map[string]func(*world){alsoAllowed(), allowedRetries(), allowedReports(), allowedOffers()} {
 		maps.Copy(all, more)
 	}
 	for name, change := range all {

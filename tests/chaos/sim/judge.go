@@ -68,7 +68,7 @@ func Judge(folder string, p Played) (checker.Verdict, history.History, error) {
 // the audit, budgets of runs and looks at single topics are others' to judge.
 func Claimed() []string {
 	return []string{"I1 receipts", "I1 values", "I1 kept", "I2 tasks", "I2 grants", "I2 earlier", "I2 events", "I3 marks", "I3 owned",
-		"I4 runs", "I4 replies", "I4 lists", "I4 earlier", "I5 at the barrier", "I5 moved", "I5 late", "I5 revisions", "I5 files", "I5 looks",
+		"I4 runs", "I4 replies", "I4 lists", "I4 earlier", "I4 retries", "I5 at the barrier", "I5 moved", "I5 late", "I5 retried", "I5 merged", "I5 revisions", "I5 files", "I5 looks",
 		"I6 running", "I6 seen to run", "I6 grants", "I6 uploads", "I6 bytes", "I7 barriers", "I8 requests", "I8 receipts",
 		"I9 cancels", "I9 confirmed", "I9 withdrawn", "I9 obeyed", "I10 offers", "I11 messages", "I12 reports", "I12 ends",
 		"retained tellings", "invented answers", "invented reported"}

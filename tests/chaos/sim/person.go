@@ -52,6 +52,12 @@ func (w *world) order(ctx context.Context, i int, a Ask) {
 		w.hangs = true
 		w.mu.Unlock()
 	}
+	for n, after := range a.Retries {
+		more.Go(func() {
+			wait(after)
+			w.retry(ctx, a.User, fmt.Sprintf("%d-r%d", i, n), reply.RunID)
+		})
+	}
 	for n, c := range a.Cancels {
 		more.Go(func() {
 			wait(c.After)
@@ -63,6 +69,27 @@ func (w *world) order(ctx context.Context, i int, a Ask) {
 				}
 			}
 		})
+	}
+}
+
+// retry asks again what a run misses, which may be nothing yet, and of what that misses
+// once more.
+func (w *world) retry(ctx context.Context, user, id, run string) {
+	for more := range 2 {
+		payload, err := json.Marshal(protocol.RetryRequest{RequestID: fmt.Sprintf("%s-%d", id, more), RunID: run})
+		w.check(err)
+		var reply protocol.Reply
+		for n := range tries {
+			if reply = w.ask(ctx, user, id, protocol.VerbRetry, payload); reply.Status != "" && reply.Code != protocol.CodeConflict {
+				break
+			}
+			wait(time.Duration(n+1) * 2 * time.Second)
+		}
+		if !reply.OK {
+			return
+		}
+		run = reply.RunID
+		wait(time.Until(reply.BarrierAt.Time))
 	}
 }
 

@@ -64,6 +64,7 @@ type Ask struct {
 	Barrier time.Duration   // 0: the job's
 	Again   []time.Duration // the same request, so long after
 	Cancels []Cancel
+	Retries []time.Duration // asks again what it misses, so long after it was confirmed
 }
 
 // Cancel withdraws a run, or some of its stores, so long after it was confirmed.
@@ -171,6 +172,11 @@ func Draw(seed uint64) Plan {
 	}
 	p.Faults = append(p.Faults, aimed(r, p)...)
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return int(a.At - b.At) })
+	for i := range p.Runs[1:] {
+		for range r.IntN(3) {
+			p.Runs[i+1].Retries = append(p.Runs[i+1].Retries, between(r, 0, 3*time.Minute))
+		}
+	}
 	return p
 }
 
