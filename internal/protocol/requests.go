@@ -179,6 +179,7 @@ type Reply struct {
 	RequestID   string          `json:"requestId,omitempty"`
 	RunID       string          `json:"runId,omitempty"`
 	ParentRun   string          `json:"parentRun,omitempty"` // retry: whose report gets the answers too
+	LeftOut     []string        `json:"leftOut,omitempty"`   // retry: missing there, and no longer registered
 	Stores      int             `json:"stores,omitempty"`
 	BarrierAt   Time            `json:"barrierAt,omitzero"`
 	Watch       string          `json:"watch,omitempty"`
@@ -255,6 +256,7 @@ const (
 type RunStateReport struct {
 	Meta
 	RunID     string              `json:"runId"`
+	ParentRun string              `json:"parentRun,omitempty"` // of a retry
 	Job       string              `json:"job"`
 	Phase     Phase               `json:"phase"`
 	Targets   int                 `json:"targets"`

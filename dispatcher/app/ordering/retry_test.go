@@ -220,3 +220,32 @@ func TestARetryNeedsTheSecondPersonAsARunDoes(t *testing.T) {
 		t.Errorf("got %+v", late)
 	}
 }
+
+func TestARetryNamesTheStoresThatLeftTheRegister(t *testing.T) {
+	t.Parallel()
+	d := setup(t)
+	parent := d.parent()
+	if _, _, _, err := d.Store.ReplacePlaces(t.Context(), "", []store.Place{
+		{StoreID: "007", Name: "seven", TimeZone: "UTC"}, {StoreID: "1E5", Name: "exp", TimeZone: "UTC"},
+	}, d.clock()); err != nil {
+		t.Fatal(err)
+	}
+	const said = "left out, for they are no longer registered: SH_1"
+	dry := d.ask(protocol.VerbRetry, `{"runId":"`+parent.RunID+`","dryRun":true}`)
+	if !dry.OK || fmt.Sprint(dry.LeftOut) != "[SH_1]" || dry.Stores != 1 || !strings.HasSuffix(dry.Message, "; "+said) {
+		t.Errorf("a dry run: %+v", dry)
+	}
+	reply := d.ask(protocol.VerbRetry, `{"requestId":"a","runId":"`+parent.RunID+`"}`)
+	if !reply.OK || fmt.Sprint(reply.LeftOut) != "[SH_1]" || reply.Stores != 1 || reply.Message != said || reply.MessageZh != "以下门店已不在登记册中，未包含在内：SH_1" {
+		t.Errorf("the retry: %+v", reply)
+	}
+	if status := d.ask(protocol.VerbStatus, `{"runId":"`+reply.RunID+`"}`); status.State == nil || status.State.ParentRun != parent.RunID {
+		t.Errorf("its state: %+v", status.State)
+	}
+	if named := d.ask(protocol.VerbRetry, `{"runId":"`+parent.RunID+`","stores":["SH_1"]}`); named.Code != protocol.CodeUnknownStore {
+		t.Errorf("by its name: %+v", named)
+	}
+	if none := d.ask(protocol.VerbRetry, `{"requestId":"b","runId":"`+parent.RunID+`"}`); none.Code != protocol.CodeNoTargets {
+		t.Errorf("nobody else: %+v", none)
+	}
+}

@@ -47,7 +47,7 @@ func encoded() map[string][]any {
 		Status: task.Pending, Deadline: at.UnixMilli()}
 	done := record
 	done.Status, done.Attempt, done.Result, done.Error = task.Failed, 2, json.RawMessage(`{"a":1.0}`), failure
-	state := protocol.RunStateReport{Meta: meta, RunID: runID, Job: "collect_log", Phase: protocol.PhaseMakeup, Targets: 3,
+	state := protocol.RunStateReport{Meta: meta, RunID: runID, ParentRun: runID, Job: "collect_log", Phase: protocol.PhaseMakeup, Targets: 3,
 		Tasks: map[task.Status]int{task.Pending: 1, task.Succeeded: 2}, Online: 2, Waiting: 1, BarrierAt: at, MakeupTo: at, Revision: 1}
 	retried := protocol.Offer{Meta: meta, Record: record, TypeVersion: 1, TerminalID: "pos-1", Attempts: 2, RunTimeoutMs: 60_000,
 		NotBefore: at.UnixMilli(), QueueDeadline: at.UnixMilli(), Requires: []string{"os=linux"}, ScheduledFor: at}
@@ -95,7 +95,7 @@ func encoded() map[string][]any {
 			protocol.Reply{OK: true, Status: "accepted", RequestID: "r", RunID: runID, Stores: 1, BarrierAt: at, Watch: "w", Summary: "s", Duplicate: &no},
 			protocol.Reply{OK: true, Status: "accepted", RunID: runID, Cancelled: &n, Finished: &n, Message: "m", MessageZh: "m"},
 			protocol.Reply{OK: true, Status: "accepted", RunID: runID, State: &state, Task: &done},
-			protocol.Reply{OK: true, Status: "accepted", RunID: runID, ParentRun: runID, Stores: 1, Duplicate: &no},
+			protocol.Reply{OK: true, Status: "accepted", RunID: runID, ParentRun: runID, Stores: 1, LeftOut: []string{"SH_0312"}, Duplicate: &no},
 			protocol.Reply{OK: true, Status: "accepted", Stores: 1, BarrierAt: at, Message: "m", MessageZh: "m", Forecast: &protocol.Forecast{Online: 1, GrantsPerSecond: 2.5, TypicalMs: 1,
 				FinishAt: at, NeedsApproval: true, Silent: 2, SilentStores: []protocol.SilentStore{{StoreID: "a", LastSeenAt: at}, {StoreID: "b"}}}},
 			protocol.Reply{OK: true, Status: "accepted", Stores: 1, Forecast: &protocol.Forecast{FinishAt: at, SilentStores: []protocol.SilentStore{}}},

@@ -121,7 +121,7 @@ func (t *Trigger) approveRun(ctx context.Context, person people.Person, approval
 	if err != nil {
 		return protocol.Reply{}, err
 	}
-	reply, err := t.made(created, w.id)
+	reply, err := t.made(created, w.id, plan.leftOut)
 	if err == nil {
 		told := reply
 		told.ApprovalID = approval.ApprovalID

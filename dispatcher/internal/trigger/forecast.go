@@ -52,5 +52,6 @@ func (t *Trigger) forecast(ctx context.Context, person people.Person, w wish) (p
 		reply.Message += "; at this rate the last ones come after the report"
 		reply.MessageZh += "；按此速率，最后一批将晚于报告时间"
 	}
+	noteLeftOut(&reply, plan.leftOut)
 	return reply, nil
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"muster/dispatcher/internal/people"
 	"muster/dispatcher/internal/store"
@@ -69,12 +71,12 @@ func (t *Trigger) expandRetry(ctx context.Context, person people.Person, request
 	if err != nil {
 		return planned{}, fmt.Errorf("cannot list stores: %w", err)
 	}
-	stores, err := t.toRetry(ctx, parent, request.Stores, places)
+	spec.Policy, spec.Columns = parent.Policy, parent.Columns
+	p := planned{at: t.Now(), spec: spec}
+	stores, err := t.toRetry(ctx, parent, request.Stores, places, &p.leftOut)
 	if err != nil {
 		return planned{}, err
 	}
-	spec.Policy, spec.Columns = parent.Policy, parent.Columns
-	p := planned{at: t.Now(), spec: spec}
 	p.run, p.targets, p.tasks, err = t.Planner.Expand(person.Name, protocol.RunRequest{
 		Stores: protocol.Targets{Stores: stores}, Input: parent.Input, Reason: request.Reason, BarrierSeconds: request.BarrierSeconds,
 		MakeupSeconds: request.MakeupSeconds, Attempts: request.Attempts, MaxRunning: request.MaxRunning, Priority: request.Priority,
@@ -87,8 +89,8 @@ func (t *Trigger) expandRetry(ctx context.Context, person people.Person, request
 }
 
 // toRetry lists the stores that the parent misses, of the named ones if any are:
-// each of them must be missing. A store that left the register is named by nobody.
-func (t *Trigger) toRetry(ctx context.Context, parent store.Run, named []string, places []store.Place) ([]string, error) {
+// each of them must be missing. Those that left the register go into leftOut.
+func (t *Trigger) toRetry(ctx context.Context, parent store.Run, named []string, places []store.Place, leftOut *[]string) ([]string, error) {
 	list, err := t.World.ListMissing(ctx, parent.RunID)
 	if err != nil {
 		return nil, err
@@ -104,12 +106,41 @@ func (t *Trigger) toRetry(ctx context.Context, parent store.Run, named []string,
 	for _, place := range places {
 		if missing[place.StoreID] {
 			stores = append(stores, place.StoreID)
+			delete(missing, place.StoreID)
 		}
 	}
+	*leftOut = slices.Sorted(maps.Keys(missing))
 	if len(stores) == 0 {
 		return nil, refuse.NothingToRetry(parent.RunID)
 	}
 	return stores, nil
+}
+
+// maxLeftOut bounds the stores that a reply names as left out, and maxWorded those that
+// its sentence names.
+const (
+	maxLeftOut = 100
+	maxWorded  = 10
+)
+
+// noteLeftOut tells of a retry's targets that left the register.
+func noteLeftOut(reply *protocol.Reply, stores []string) {
+	if len(stores) == 0 {
+		return
+	}
+	reply.LeftOut = stores[:min(len(stores), maxLeftOut)]
+	named, more, moreZh := strings.Join(stores[:min(len(stores), maxWorded)], ", "), "", ""
+	if rest := len(stores) - maxWorded; rest > 0 {
+		more, moreZh = fmt.Sprintf(" and %d more", rest), fmt.Sprintf(" 等 %d 家", len(stores))
+	}
+	say := func(old, text, between string) string {
+		if old == "" {
+			return text
+		}
+		return old + between + text
+	}
+	reply.Message = say(reply.Message, "left out, for they are no longer registered: "+named+more, "; ")
+	reply.MessageZh = say(reply.MessageZh, "以下门店已不在登记册中，未包含在内："+named+moreZh, "；")
 }
 
 func (t *Trigger) checkMissing(ctx context.Context, runID string, named []string, missing map[string]bool) error {

@@ -108,11 +108,11 @@ func (t *Trigger) order(ctx context.Context, person people.Person, key requestKe
 	if err != nil {
 		return none, err
 	}
-	return t.made(created, w.id)
+	return t.made(created, w.id, plan.leftOut)
 }
 
 // made answers a request that made, or had made, its run. id is the request's own.
-func (t *Trigger) made(created store.Created, id string) (protocol.Reply, error) {
+func (t *Trigger) made(created store.Created, id string, leftOut []string) (protocol.Reply, error) {
 	run := created.Run
 	switch {
 	case created.Conflict:
@@ -121,7 +121,9 @@ func (t *Trigger) made(created store.Created, id string) (protocol.Reply, error)
 		return t.again(run, id), nil
 	}
 	t.Logger.Info("run accepted", "run_id", run.RunID, "retry_of", run.ParentRun, "user", run.RequestedBy, "approved_by", run.ApprovedBy, "job", run.Job, "stores", run.Targets)
-	return t.accepted(run, false), nil
+	reply := t.accepted(run, false)
+	noteLeftOut(&reply, leftOut)
+	return reply, nil
 }
 
 // planned is a run that is not created yet.
@@ -131,6 +133,7 @@ type planned struct {
 	run     store.Run
 	targets []store.Place
 	tasks   []store.NewTask
+	leftOut []string // of a retry: missing, and no longer registered
 }
 
 // expand checks what leans on the world of now (clock, jobs, register, what the

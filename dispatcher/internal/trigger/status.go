@@ -55,6 +55,7 @@ func (t *Trigger) state(ctx context.Context, run store.Run) (*protocol.RunStateR
 	return &protocol.RunStateReport{
 		Meta:      t.Sender.Meta(),
 		RunID:     run.RunID,
+		ParentRun: run.ParentRun,
 		Job:       run.Job,
 		Phase:     run.Phase(),
 		Targets:   run.Targets,

@@ -283,7 +283,7 @@ func (w *Watch) publishState(ctx context.Context, topic, runID string) error {
 
 func (w *Watch) report(run *store.Run, t *tally) protocol.RunStateReport {
 	return protocol.RunStateReport{
-		Meta: w.sender.Meta(), RunID: run.RunID, Job: run.Job, Phase: run.Phase(), Targets: run.Targets,
+		Meta: w.sender.Meta(), RunID: run.RunID, ParentRun: run.ParentRun, Job: run.Job, Phase: run.Phase(), Targets: run.Targets,
 		Tasks: t.now(), Online: t.online, Waiting: w.waiting(run.RunID),
 		BarrierAt: protocol.At(run.BarrierAt), MakeupTo: protocol.At(run.MakeupUntil), Revision: run.Revision,
 	}
