@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"muster/internal/protocol"
 	"muster/tests/programs"
@@ -143,6 +144,86 @@ func TestATechniciansKitAsksAndWatchesOverTLS(t *testing.T) {
 	s.serve()
 	started(second, "b")
 	s.refusesForGood(first)
+}
+
+// inKit runs a stock tool as it stands, in the folder of a kit and with its option files.
+func (s *site) inKit(kit, tool string, args ...string) string {
+	s.t.Helper()
+	cmd := exec.CommandContext(s.t.Context(), programs.Installed(s.t, tool), args...)
+	cmd.Dir, cmd.Env = kit, append(os.Environ(), "XDG_CONFIG_HOME="+kit)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("%s %q: %v: %s", tool, args, err, out)
+	}
+	return string(out)
+}
+
+// TestATechnicianRetriesWithStockToolsOverTLS: mosquitto_rr and mosquitto_pub with the
+// kit's files ask again what a run misses, and mosquitto_sub sees whose retry it is.
+func TestATechnicianRetriesWithStockToolsOverTLS(t *testing.T) {
+	t.Parallel()
+	for _, tool := range []string{"mosquitto_rr", "mosquitto_pub", "mosquitto_sub"} {
+		programs.Installed(t, tool)
+	}
+	s := secured(t)
+	kit := s.kit("tech2")
+	s.serve()
+	n := 0
+	ask := func(verb, body string) (reply protocol.Reply) {
+		t.Helper()
+		n++
+		said := s.inKit(kit, "mosquitto_rr", "-q", "1", "-W", "30", "-t", "muster/v1/req/tech2/"+verb, "-e", fmt.Sprintf("muster/v1/rep/tech2/%d", n), "-m", body)
+		if err := protocol.Decode([]byte(said), protocol.MaxPayloadBytes, &reply); err != nil {
+			t.Fatalf("%s %s: %s", verb, body, said)
+		}
+		return reply
+	}
+	run := ask("run", `{"job":"collect_log","stores":["SH_0312"],"requestId":"first","barrierSeconds":1,"makeupSeconds":600}`)
+	if !run.OK {
+		t.Fatalf("the run: %+v", run)
+	}
+	var retry protocol.Reply
+	programs.Seldom(t, "a retry after the barrier, in the make-up window", func() bool {
+		retry = ask("retry", fmt.Sprintf(`{"runId":%q,"requestId":"again","barrierSeconds":1}`, run.RunID))
+		if !retry.OK && retry.Code != protocol.CodeConflict && retry.Code != protocol.CodeRateLimited {
+			t.Fatalf("the retry: %+v", retry)
+		}
+		return retry.OK
+	})
+	if retry.ParentRun != run.RunID || retry.RunID == run.RunID || retry.Stores != 1 {
+		t.Errorf("the retry: %+v", retry)
+	}
+	var state protocol.RunStateReport
+	said := s.inKit(kit, "mosquitto_sub", "-t", "muster/v1/runs/"+retry.RunID+"/state", "-C", "1", "-W", "30")
+	if err := protocol.Decode([]byte(said), protocol.MaxPayloadBytes, &state); err != nil || state.RunID != retry.RunID || state.ParentRun != run.RunID {
+		t.Errorf("its state: %s, %v", said, err)
+	}
+	last := exec.CommandContext(t.Context(), "mosquitto_sub", "-t", "muster/v1/rep/tech2/last", "-C", "1", "-W", "60")
+	last.Dir, last.Env = kit, append(os.Environ(), "XDG_CONFIG_HOME="+kit)
+	var heard strings.Builder
+	last.Stdout = &heard
+	if err := last.Start(); err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan error, 1)
+	go func() { over <- last.Wait() }()
+	programs.Seldom(t, "the reply to a published retry", func() bool {
+		// The reader may not have subscribed yet: the same request again names the same run.
+		s.inKit(kit, "mosquitto_pub", "-q", "1", "-t", "muster/v1/req/tech2/retry", "-m", fmt.Sprintf(`{"runId":%q,"requestId":"again","barrierSeconds":1}`, run.RunID))
+		select {
+		case err := <-over:
+			if err != nil {
+				t.Fatal(err)
+			}
+			return true
+		case <-time.After(time.Second):
+			return false
+		}
+	})
+	var again protocol.Reply
+	if err := protocol.Decode([]byte(heard.String()), protocol.MaxPayloadBytes, &again); err != nil || again.RunID != retry.RunID || again.Duplicate == nil || !*again.Duplicate {
+		t.Errorf("got %s, %v", heard.String(), err)
+	}
 }
 
 // refusesForGood: what cannot heal ends the watch, and says why.
