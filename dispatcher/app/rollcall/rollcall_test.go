@@ -47,6 +47,9 @@ func setup(t testing.TB, observers ...func([]store.Change)) *office {
 	t.Helper()
 	dir := t.TempDir()
 	o := &office{t: t, folder: filepath.Join(dir, "reports")}
+	if err := os.Mkdir(o.folder, 0o750); err != nil {
+		t.Fatal(err)
+	}
 	s, err := store.Open(t.Context(), store.Options{Path: filepath.Join(dir, "muster.db")})
 	if err != nil {
 		t.Fatal(err)
