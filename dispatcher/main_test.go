@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"muster/tests/programs"
 )
 
 func TestCheckConfigReadsWhatServeReads(t *testing.T) {
@@ -100,7 +102,7 @@ func TestVersionAndCompletion(t *testing.T) {
 
 // TestDoctorNamesWhatIsIllAndItsMend looks at a headquarters that does not run.
 func TestDoctorNamesWhatIsIllAndItsMend(t *testing.T) {
-	t.Parallel()
+	programs.BareEnvironment(t)
 	folder := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(folder, name)

@@ -68,7 +68,7 @@ func TestAnAlarmSaysWhenTheTroubleIsOver(t *testing.T) {
 func TestAnAlarmOfTheLifeBeforeIsTakenBack(t *testing.T) {
 	t.Parallel()
 	hq := setup(t, app.TransportEmbedded, []string{"A001"}, nil)
-	if err := os.RemoveAll(hq.cfg.ReportsFolder); err != nil {
+	if err := os.Rename(hq.cfg.ReportsFolder, hq.cfg.ReportsFolder+"-away"); err != nil {
 		t.Fatal(err)
 	}
 	about := func(tech *technician, runID string, recovered bool) {

@@ -59,12 +59,19 @@ func (hq *headquarters) watchDisk(ctx context.Context) func() error {
 				return diskToldEvery
 			})
 			if errors.Is(trouble, store.ErrGone) {
+				select { // until the alarm has left; nothing is acknowledged any more
+				case <-watching.Done():
+				case <-time.After(lastWord):
+				}
 				hq.end(trouble)
 			}
 		}
 	})
 	return func() error { stop(); watched.Wait(); return nil }
 }
+
+// lastWord is how long headquarters stays for its last alarm to reach who listens.
+const lastWord = time.Second
 
 // The kinds of the alarms about the database.
 const (

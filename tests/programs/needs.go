@@ -3,6 +3,7 @@ package programs
 import (
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 )
 
@@ -31,4 +32,18 @@ func Installed(t testing.TB, name string) string {
 	}
 	Lack(t, "%s is not installed", name)
 	return ""
+}
+
+// BareEnvironment takes every MUSTER_ variable, such as those of a developer or of the
+// tests themselves, out of the environment until the test ends.
+func BareEnvironment(t *testing.T) {
+	t.Helper()
+	for _, entry := range os.Environ() {
+		if name, value, _ := strings.Cut(entry, "="); strings.HasPrefix(name, "MUSTER_") {
+			t.Setenv(name, value) // which puts it back
+			if err := os.Unsetenv(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }

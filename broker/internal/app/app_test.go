@@ -10,6 +10,7 @@ import (
 
 	"muster/broker/internal/app"
 	"muster/broker/server/users"
+	"muster/tests/programs"
 )
 
 func TestShippedConfigurationLoads(t *testing.T) {
@@ -145,6 +146,7 @@ func TestCheckConfigReadsTheFilesThatAreNamed(t *testing.T) {
 }
 
 func TestTheEnvironmentGoesOverTheFileAndFlagsOverBoth(t *testing.T) {
+	programs.BareEnvironment(t)
 	t.Setenv("MUSTER_LOG_LEVEL", "debug")
 	t.Setenv("MUSTER_BROKER_LIMITS_MAX_CONNECTIONS", "77")
 	t.Setenv("MUSTER_BROKER_LISTENER", "x")

@@ -27,6 +27,9 @@ func kinds() map[string]kind {
 		"report_not_published": {"see that the reports folder is there, may be written, has room, and that no file stands where a folder belongs; it is tried again every minute", true},
 		"summary_not_published": {"see that the broker runs and lets headquarters publish; the report's files are there, " +
 			"and it is tried again every minute", true},
+		"database_gone": {"stop whatever moves or removes files of the data folder, put them back or restore what was saved: the message names the file " +
+			"and the command", false},
+		"database_damaged":   {"look at the disk, then stop headquarters and restore the last backup when it stays", true},
 		"disk_full":          {"make room on the disk of the data folder; nothing is taken in until then, and nothing that was receipted is lost", true},
 		"clock_stepped":      {"keep the machine's clock by NTP; do not restart headquarters on a wrong clock while a run is before its barrier", true},
 		"signing_key_early":  {"set the machine's clock right, or put ca.key back into the identity folder", false},
