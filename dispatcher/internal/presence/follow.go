@@ -66,7 +66,9 @@ func (p *Presence) settle(ctx context.Context, st *state) error {
 			return fmt.Errorf("cannot store presence: %w", err)
 		}
 		p.mu.Lock()
-		st.stored = now.session
+		if st.began.Equal(now.began) { // else it is to be stored anew: it was heard again meanwhile
+			st.stored = now.session
+		}
 		p.mu.Unlock()
 	}
 	if !now.online {
