@@ -41,6 +41,7 @@ func Launch(t testing.TB, name string, args ...string) *Process {
 	p := &Process{t: t, name: filepath.Base(name), done: make(chan struct{})}
 	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), name, args...)
 	p.cmd.Stdout, p.cmd.Stderr = p, p
+	p.cmd.WaitDelay = time.Second // a child that outlives it may hold its output open
 	if err := p.cmd.Start(); err != nil {
 		t.Fatalf("cannot start %s: %v", name, err)
 	}
