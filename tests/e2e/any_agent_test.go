@@ -32,7 +32,7 @@ func agents(t *testing.T) map[string]anyAgent {
 		t.Fatal(err)
 	}
 	return map[string]anyAgent{
-		"ours": {answers: "agents/A/work/outbox/*.answer", start: func(s *site, script string) *programs.Process {
+		"ours": {answers: "agents/A/kept/outbox/*.answer", start: func(s *site, script string) *programs.Process {
 			return s.agent("A", fmt.Sprintf("executors:\n  - type: probe\n    version: 1\n    command: [sh, %q]\n", script))
 		}},
 		"python": {answers: "python/results/*", start: func(s *site, script string) *programs.Process {

@@ -70,7 +70,7 @@ func TestAnswerIsOnDiskWhileItIsKept(t *testing.T) { // I1
 	s.hq.Kill() // so that the answer is kept
 	touch(t, gate)
 	programs.Eventually(t, "the answer on disk", func() bool { return s.answers("A") == 1 })
-	kept, err := filepath.Glob(filepath.Join(s.dir, "agents", "A", "work", "outbox", "*.answer"))
+	kept, err := filepath.Glob(filepath.Join(s.dir, "agents", "A", "kept", "outbox", "*.answer"))
 	if err != nil {
 		t.Fatal(err)
 	}

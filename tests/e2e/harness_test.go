@@ -117,7 +117,7 @@ func (s *site) agentWith(store, settings string) *programs.Process {
 	config := s.write("agents/"+store+"/edge-agent.yaml", fmt.Sprintf(`store: %q
 terminal: pos1
 time_zone: Asia/Shanghai
-work_folder: work
+work_folder: kept
 log: {level: debug, format: text}
 %s`, store, settings))
 	return programs.Launch(s.t, filepath.Join(bin, "edge-agent"), "-config", config)

@@ -285,7 +285,7 @@ func TestResultSurvivesAgentAndDispatcherKill(t *testing.T) {
 // answers counts the whole answers that a terminal keeps on its disk.
 func (s *site) answers(store string) int {
 	s.t.Helper()
-	files, err := filepath.Glob(filepath.Join(s.dir, "agents", store, "work", "outbox", "*.answer"))
+	files, err := filepath.Glob(filepath.Join(s.dir, "agents", store, "kept", "outbox", "*.answer"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
