@@ -130,7 +130,7 @@ func Lock(path string) (release func() error, err error) {
 	if err = holdFile(file); err != nil {
 		return nil, errors.Join(err, file.Close(), lock.release())
 	}
-	return func() error { return errors.Join(file.Close(), lock.release()) }, nil
+	return func() error { return errors.Join(releaseFile(file), lock.release()) }, nil
 }
 
 // Beside are the endings of the files that belong to a database at rest, the

@@ -41,7 +41,7 @@ func newGuard(path string) (*guard, error) {
 	return g, nil
 }
 
-func (g *guard) close() error { return g.file.Close() }
+func (g *guard) close() error { return releaseFile(g.file) }
 
 // look fails with ErrGone, and with ErrCorrupt when the file holds no database any
 // more. Only the writer calls it.

@@ -16,3 +16,9 @@ func holdFile(file *os.File) error {
 	}
 	return nil
 }
+
+// releaseFile unlocks before it closes: a program that is being started holds a copy of
+// the open file for a moment, and the lock would last as long as that.
+func releaseFile(file *os.File) error {
+	return errors.Join(syscall.Flock(int(file.Fd()), syscall.LOCK_UN), file.Close())
+}

@@ -1,0 +1,16 @@
+package sqlite
+
+// Held is a database file that is held.
+type Held struct{ *guard }
+
+// Hold is for tests.
+func Hold(path string) (Held, error) {
+	g, err := newGuard(path)
+	return Held{g}, err
+}
+
+// Fd is the open file.
+func (h Held) Fd() uintptr { return h.file.Fd() }
+
+// Release lets it go.
+func (h Held) Release() error { return h.close() }
