@@ -18,6 +18,11 @@ import (
 // terminals come back.
 const patience = 5 * time.Second
 
+// lifeMemory is how far headquarters' memory may go up from its start through two
+// floods of connections: it lets garbage wait until its heap has 128 MiB. How far in
+// all is bounded by small.
+const lifeMemory = 64 << 20
+
 // TestAThousandComeBackAtOnce: with a run in flight, headquarters is killed and
 // started again, and later, just before the barrier, every connection is cut.
 // Nothing is lost or done twice, the grants keep to their rate, the report comes
@@ -31,7 +36,7 @@ func TestAThousandComeBackAtOnce(t *testing.T) {
 	c := newCrowd(t, site.Config{
 		Policy: "attempts: 3, run_timeout: 30s, lease: 15s, barrier: 60s, makeup: 1h, retry_first: 100ms, retry_max: 1s",
 		Claims: site.Executed("I2 events", "I5 moved", "flat samples"),
-		Limits: checker.Limits{MaxRunning: terminals, GrantsPerSecond: rate, GrantBurst: 30, Settle: 5 * time.Second, Reoffer: 10 * time.Second},
+		Limits: checker.Limits{MaxRunning: terminals, GrantsPerSecond: rate, GrantBurst: 30, Settle: 5 * time.Second, Reoffer: 10 * time.Second, MemoryMore: lifeMemory},
 	}, terminals)
 	person, eye := c.Writer(site.Wang), c.Writer(site.Watch)
 	c.Serve()
