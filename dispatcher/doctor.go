@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"muster/dispatcher/app"
+	"muster/dispatcher/internal/checks"
 	"muster/dispatcher/internal/cli/screen"
 	"muster/internal/doctor"
 )
@@ -21,7 +21,7 @@ Exit codes: 0 nothing failed (there may be warnings), 1 something has to be mend
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, trouble := from.load()
-			found := doctor.Run(cmd.Context(), app.Checks(cfg, from.file, trouble, unknownVariables()))
+			found := doctor.Run(cmd.Context(), checks.Of(cfg, from.file, trouble, unknownVariables()))
 			var err error
 			if asJSON {
 				err = screen.JSON(cmd.OutOrStdout(), found)

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/dispatcher/app"
+	"muster/dispatcher/config"
 	"muster/dispatcher/internal/cli/screen"
 	"muster/dispatcher/internal/heap"
 	"muster/internal/logs"
@@ -28,12 +29,12 @@ func (g *given) flags(cmd *cobra.Command) {
 }
 
 // load reads the file, the environment over it, and the flags over both.
-func (g *given) load() (app.Config, error) {
-	over, err := settings.Over(os.Environ(), g.sets, &app.Config{})
+func (g *given) load() (config.Config, error) {
+	over, err := settings.Over(os.Environ(), g.sets, &config.Config{})
 	if err != nil {
-		return app.Config{}, err
+		return config.Config{}, err
 	}
-	return app.Load(g.file, over...)
+	return config.Load(g.file, over...)
 }
 
 func serveCommand() *cobra.Command {
@@ -87,11 +88,13 @@ which goes over both. An empty variable counts as none. Lists and maps are YAML:
 			if err != nil {
 				return err
 			}
-			checked, err := app.Check(cfg)
-			if err != nil {
+			found := sound{Unknown: unknownVariables()}
+			if found.Jobs, found.Stores, err = cfg.CheckLists(); err != nil {
 				return err
 			}
-			found := sound{Jobs: checked.Jobs, Stores: checked.Stores, Unknown: unknownVariables()}
+			if err := cfg.CheckFiles(); err != nil {
+				return err
+			}
 			if found.Effective, err = cfg.Effective(); err != nil {
 				return err
 			}
@@ -117,7 +120,7 @@ which goes over both. An empty variable counts as none. Lists and maps are YAML:
 
 // unknownVariables are those that mean nothing to this program.
 func unknownVariables() []string {
-	return append([]string{}, settings.UnknownEnv(os.Environ(), &app.Config{}, screen.Variables()...)...)
+	return append([]string{}, settings.UnknownEnv(os.Environ(), &config.Config{}, screen.Variables()...)...)
 }
 
 func versionCommand() *cobra.Command {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/dispatcher/app"
+	"muster/dispatcher/config"
 	"muster/dispatcher/internal/admin"
 	"muster/internal/protocol"
 	"muster/tests/fleet"
@@ -17,7 +17,7 @@ import (
 
 func TestAnAlarmSaysWhenTheTroubleIsOver(t *testing.T) {
 	t.Parallel()
-	hq := setup(t, app.TransportEmbedded, []string{"A001"}, nil)
+	hq := setup(t, config.TransportEmbedded, []string{"A001"}, nil)
 	zone, err := time.LoadLocation(hq.cfg.TimeZone)
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestAnAlarmSaysWhenTheTroubleIsOver(t *testing.T) {
 // while headquarters is down.
 func TestAnAlarmOfTheLifeBeforeIsTakenBack(t *testing.T) {
 	t.Parallel()
-	hq := setup(t, app.TransportEmbedded, []string{"A001"}, nil)
+	hq := setup(t, config.TransportEmbedded, []string{"A001"}, nil)
 	if err := os.Rename(hq.cfg.ReportsFolder, hq.cfg.ReportsFolder+"-away"); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func (hq *headquarters) troubles() []string {
 func TestABanIsAnAlarmUntilItIsOver(t *testing.T) {
 	t.Parallel()
 	const ban = 2 * time.Second
-	hq := setup(t, app.TransportEmbedded, []string{"A001"}, func(cfg *app.Config) {
+	hq := setup(t, config.TransportEmbedded, []string{"A001"}, func(cfg *config.Config) {
 		cfg.Broker.Limits.FlappingConnects, cfg.Broker.Limits.FlappingBan = 3, ban
 	})
 	tech := hq.technician("alice")

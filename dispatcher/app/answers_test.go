@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"muster/dispatcher/app"
+	"muster/dispatcher/config"
 	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
 	"muster/internal/task"
@@ -102,7 +102,7 @@ func TestNumbersStayExactEverywhere(t *testing.T) {
 func TestOtherFieldNamesAreRefusedByFieldRetriedAndKept(t *testing.T) {
 	t.Parallel()
 	overBoth(t, func(t *testing.T, transport string) {
-		hq := setup(t, transport, []string{"NEW", "OLD", "MENDED"}, func(cfg *app.Config) {
+		hq := setup(t, transport, []string{"NEW", "OLD", "MENDED"}, func(cfg *config.Config) {
 			strict := `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","required":["value"],"additionalProperties":false,
 				"properties":{"value":{"type":"object","required":["lines"],"additionalProperties":false,"properties":{"lines":{"type":"integer"}}}}}`
 			if err := os.WriteFile(filepath.Join(cfg.JobsFolder, "probe_output.json"), []byte(strict), 0o600); err != nil {

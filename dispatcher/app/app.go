@@ -12,25 +12,19 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"time"
 
-	"muster/configs"
+	"muster/dispatcher/config"
 	"muster/dispatcher/internal/auditor"
 	"muster/dispatcher/internal/clock"
-	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/register"
 	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
-	"muster/schemas"
 )
 
 // stopPatience bounds how long headquarters takes to stop. What is not done by
 // then is done after the next start.
 const stopPatience = 10 * time.Second
-
-// databaseFile is the database's name in the data folder.
-const databaseFile = "muster.db"
 
 // Options are what the program around headquarters supplies.
 type Options struct {
@@ -41,7 +35,7 @@ type Options struct {
 	Ready func(addr string)
 	// Again reads the configuration once more, as a reload wants it; nil: it cannot
 	// be reloaded. Each word of Hangup asks for one.
-	Again  func() (Config, error)
+	Again  func() (config.Config, error)
 	Hangup <-chan os.Signal
 	// Wall is the clock on the wall, which people set; nil: this machine's.
 	Wall func() time.Time
@@ -51,7 +45,7 @@ type Options struct {
 
 // Run runs headquarters until ctx ends. The error says why it could not start or
 // stop.
-func Run(ctx context.Context, cfg Config, opts Options) (err error) {
+func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 	if opts.Wall == nil {
 		opts.Wall = time.Now
 	}
@@ -68,7 +62,7 @@ func Run(ctx context.Context, cfg Config, opts Options) (err error) {
 	if err != nil {
 		return err
 	}
-	jobs, stores, err := load(cfg)
+	jobs, stores, err := cfg.ReadLists()
 	if err != nil {
 		return err
 	}
@@ -118,59 +112,11 @@ func (hq *headquarters) serve(ctx context.Context, hangup <-chan os.Signal) {
 	}
 }
 
-// Found is what Check read.
-type Found struct{ Jobs, Stores int }
-
-// Check reads everything that Run reads, but for the database: jobs, stores, and
-// the users, passwords and certificates of the transport.
-func Check(cfg Config) (Found, error) {
-	jobs, stores, err := load(cfg)
-	if err != nil {
-		return Found{}, err
-	}
-	places, err := stores.Places()
-	if err != nil {
-		return Found{}, err
-	}
-	if err := cfg.checkFiles(); err != nil {
-		return Found{}, err
-	}
-	return Found{Jobs: len(jobs.List()), Stores: len(places)}, nil
-}
-
-func load(cfg Config) (*job.Registry, register.File, error) {
-	jobFiles, err := fs.Sub(configs.FS, "jobs")
-	if err != nil {
-		return nil, register.File{}, fmt.Errorf("cannot read the embedded jobs: %w", err)
-	}
-	name := "jobs (embedded)"
-	if cfg.JobsFolder != "" {
-		jobFiles, name = os.DirFS(cfg.JobsFolder), cfg.JobsFolder
-	}
-	jobs, err := job.Load(name, jobFiles, schemas.FS)
-	if err != nil {
-		return nil, register.File{}, err
-	}
-	stores, err := readRegister(cfg.StoresFile)
-	return jobs, stores, err
-}
-
-func readRegister(path string) (register.File, error) {
-	if path != "" {
-		return register.Read(path)
-	}
-	data, err := configs.FS.ReadFile("stores.csv")
-	if err != nil {
-		return register.File{}, fmt.Errorf("cannot read the embedded register: %w", err)
-	}
-	return register.File{Name: "stores.csv (embedded)", Data: data}, nil
-}
-
 // openStore opens the database, or makes it in a new headquarters, and with it the
 // reports folder. Later one that is missing may be a share that is away, which would
 // hide what is written in its place.
-func openStore(ctx context.Context, cfg Config, log *slog.Logger, trouble func(error), timed func(time.Duration)) (*store.Store, error) {
-	database := filepath.Join(cfg.DataFolder, databaseFile)
+func openStore(ctx context.Context, cfg config.Config, log *slog.Logger, trouble func(error), timed func(time.Duration)) (*store.Store, error) {
+	database := cfg.Database()
 	folders := []string{cfg.DataFolder}
 	if _, err := os.Stat(database); errors.Is(err, fs.ErrNotExist) {
 		if heads := auditor.HeadsFile(cfg.ReportsFolder); there(heads) && !there(cfg.DataFolder) {
@@ -186,7 +132,7 @@ func openStore(ctx context.Context, cfg Config, log *slog.Logger, trouble func(e
 		}
 	}
 	return store.Open(ctx, store.Options{Path: database, Logger: log, Trouble: trouble, Timed: timed,
-		Early: cfg.Transport == TransportEmbedded}) // an external broker takes messages in meanwhile
+		Early: cfg.Transport == config.TransportEmbedded}) // an external broker takes messages in meanwhile
 }
 
 func there(path string) bool {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"muster/dispatcher/app"
+	"muster/dispatcher/config"
 	"muster/internal/protocol"
 	"muster/tests/fleet"
 )
@@ -17,7 +17,7 @@ import (
 func TestTwoPersonsStandInTheReport(t *testing.T) {
 	t.Parallel()
 	overBoth(t, func(t *testing.T, transport string) {
-		hq := setup(t, transport, []string{"007", "1E5"}, func(cfg *app.Config) { careful(t, cfg.JobsFolder) })
+		hq := setup(t, transport, []string{"007", "1E5"}, func(cfg *config.Config) { careful(t, cfg.JobsFolder) })
 		const order = `{"requestId":"a","job":"probe","stores":"all"}`
 		wang, chen := hq.technician("wang"), hq.technician("chen")
 		asked := wang.ask(protocol.VerbRun, order)

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"muster/dispatcher/internal/identity"
 	"muster/internal/trust"
 )
 
@@ -57,7 +58,7 @@ func (hq *headquarters) startSharing(ctx context.Context, cleanup *stack) error 
 	return nil
 }
 
-var sharedFiles = []string{authorityFile, brokerKeyFile, brokerCertFile, revocationsFile}
+var sharedFiles = []string{identity.FileAuthority, identity.FileServerKey, identity.FileServer, identity.FileRevoked}
 
 // shared says whether the folder has all that a broker needs.
 func shared(folder string) bool {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/dispatcher/app"
+	"muster/dispatcher/config"
 	"muster/dispatcher/internal/identity"
 	"muster/internal/trust"
 )
@@ -21,7 +21,7 @@ func TestABrokerApartHasWhatItNeedsAndNoMore(t *testing.T) {
 	if err := identity.Create(from, []string{"127.0.0.1"}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	setup(t, app.TransportMQTT, []string{"A"}, func(cfg *app.Config) {
+	setup(t, config.TransportMQTT, []string{"A"}, func(cfg *config.Config) {
 		cfg.Identity.Folder, cfg.Identity.BrokerFolder = from, to
 	})
 	same := func(name string) bool {
@@ -76,7 +76,7 @@ func TestHeadquartersStartsWhileTheBrokersFilesCannotBeReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	setup(t, app.TransportMQTT, []string{"A"}, func(cfg *app.Config) {
+	setup(t, config.TransportMQTT, []string{"A"}, func(cfg *config.Config) {
 		cfg.Identity.Folder, cfg.Identity.BrokerFolder = from, to
 	})
 	if err := os.RemoveAll(filepath.Dir(inTheWay)); err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"muster/broker/server"
-	"muster/dispatcher/app"
+	"muster/dispatcher/config"
 	"muster/internal/protocol"
 	"muster/tests/fleet"
 	"muster/tests/programs"
@@ -46,7 +46,7 @@ func TestTheBrokerMayLoseEverything(t *testing.T) {
 	t.Parallel()
 	addr := programs.FreeAddr(t)
 	broker := brokerAt(t, addr)
-	hq := setup(t, app.TransportMQTT, []string{"A", "B"}, func(cfg *app.Config) { cfg.MQTT.URL = "mqtt://" + addr })
+	hq := setup(t, config.TransportMQTT, []string{"A", "B"}, func(cfg *config.Config) { cfg.MQTT.URL = "mqtt://" + addr })
 	run := hq.technician("wang").run(`{"job":"probe","stores":"all"}`)
 	stopBroker(t, broker)
 	brokerAt(t, addr)

@@ -6,14 +6,14 @@ import (
 	"path/filepath"
 	"testing"
 
-	"muster/dispatcher/app"
+	"muster/dispatcher/config"
 )
 
 // TestTheReportFolderLeadsToTheNewestReport: who opens the folder finds the run in the
 // index, and its page as the latest of the job.
 func TestTheReportFolderLeadsToTheNewestReport(t *testing.T) {
 	t.Parallel()
-	hq := setup(t, app.TransportEmbedded, []string{"A", "B"}, nil)
+	hq := setup(t, config.TransportEmbedded, []string{"A", "B"}, nil)
 	tech := hq.technician("wang")
 	summary := tech.summary(tech.run(`{"job":"probe","stores":"all","barrierSeconds":1}`).RunID, 1)
 	page := hq.file(summary, ".html")

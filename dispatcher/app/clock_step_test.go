@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"muster/dispatcher/app"
+	"muster/dispatcher/config"
 	"muster/internal/protocol"
 	"muster/internal/task"
 	"muster/tests/fleet"
@@ -21,9 +22,9 @@ type stepping struct {
 	off atomic.Int64
 }
 
-func setupStepping(t *testing.T, stores []string, policy map[string]string, tune func(*app.Config)) *stepping {
+func setupStepping(t *testing.T, stores []string, policy map[string]string, tune func(*config.Config)) *stepping {
 	t.Helper()
-	hq := &stepping{headquarters: setup(t, app.TransportEmbedded, stores, func(cfg *app.Config) {
+	hq := &stepping{headquarters: setup(t, config.TransportEmbedded, stores, func(cfg *config.Config) {
 		writeJob(t, cfg.JobsFolder, "probe", policy)
 		if tune != nil {
 			tune(cfg)
@@ -237,7 +238,7 @@ func TestASetClockFillsNoBudget(t *testing.T) {
 	bothWays(t, func(t *testing.T, by time.Duration) {
 		const burst, perSecond = 3, 1
 		stores := []string{"A", "B", "C"}
-		hq := setupStepping(t, stores, nil, func(cfg *app.Config) {
+		hq := setupStepping(t, stores, nil, func(cfg *config.Config) {
 			cfg.Admission.GrantBurst, cfg.Admission.GrantsPerSecond = burst, perSecond
 		})
 		var mu sync.Mutex

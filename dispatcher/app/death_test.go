@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/dispatcher/app"
+	"muster/dispatcher/config"
 	"muster/dispatcher/internal/quarantine"
 	"muster/internal/protocol"
 	"muster/tests/fleet"
@@ -67,7 +67,7 @@ func (tech *technician) setAside(topic string) []byte {
 // done, and its tries are forgotten.
 func TestARequestThatEndsHeadquartersIsSetAside(t *testing.T) {
 	t.Parallel()
-	for _, transport := range []string{app.TransportEmbedded, app.TransportMQTT} {
+	for _, transport := range []string{config.TransportEmbedded, config.TransportMQTT} {
 		t.Run(transport, func(t *testing.T) {
 			t.Parallel()
 			hq := setup(t, transport, []string{"A001"}, nil)
@@ -107,7 +107,7 @@ func TestARequestThatEndsHeadquartersIsSetAside(t *testing.T) {
 // acknowledgement for it.
 func TestAClaimThatEndsHeadquartersIsSetAsideOverAnExternalBroker(t *testing.T) {
 	t.Parallel()
-	hq := setup(t, app.TransportMQTT, []string{"A001"}, nil)
+	hq := setup(t, config.TransportMQTT, []string{"A001"}, nil)
 	topic, claim := hq.topics.Terminal("A001", "pos1", protocol.KindClaim), []byte(`{"id":"01ARZ3NDEKTSV4RRFFQ69G5FAV","at":"2026-09-17T12:00:00.000Z","seq":1,"taskId":"T"}`)
 	hq.quarantined(func(q *quarantine.Quarantine) {
 		for range 3 {
@@ -131,7 +131,7 @@ func TestAClaimThatEndsHeadquartersIsSetAsideOverAnExternalBroker(t *testing.T) 
 // While a request is looked into, a note says so that outlives the process.
 func TestARequestIsNotedWhileItIsLookedInto(t *testing.T) {
 	t.Parallel()
-	hq := setup(t, app.TransportEmbedded, []string{"A001"}, nil)
+	hq := setup(t, config.TransportEmbedded, []string{"A001"}, nil)
 	payload := []byte(`{"job":"probe","stores":"all","dryRun":true}`)
 	want := []byte(quarantine.Message(hq.topics.Request("wang", protocol.VerbStatus), payload).SHA256)
 	var noted atomic.Bool

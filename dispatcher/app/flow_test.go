@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/dispatcher/app"
+	"muster/dispatcher/config"
 	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
 	"muster/internal/task"
@@ -22,7 +22,7 @@ import (
 
 // overBoth runs a case over the embedded broker and over MQTT.
 func overBoth(t *testing.T, body func(t *testing.T, transport string)) {
-	for _, transport := range []string{app.TransportEmbedded, app.TransportMQTT} {
+	for _, transport := range []string{config.TransportEmbedded, config.TransportMQTT} {
 		t.Run(transport, func(t *testing.T) {
 			t.Parallel()
 			body(t, transport)
@@ -119,7 +119,7 @@ func TestTenStoresSumToTenInEveryFile(t *testing.T) {
 
 func TestZeroAnswersGiveNullRates(t *testing.T) {
 	t.Parallel()
-	hq := setup(t, app.TransportEmbedded, []string{"A", "B"}, nil)
+	hq := setup(t, config.TransportEmbedded, []string{"A", "B"}, nil)
 	tech := hq.technician("wang")
 	run := tech.run(`{"job":"probe","stores":"all","barrierSeconds":1}`)
 	summary := tech.summary(run.RunID, 1)
@@ -189,7 +189,7 @@ func TestWithdrawnOfferDoesNothingWhenTheStoreReturns(t *testing.T) {
 
 func TestAttemptsAreExecutions(t *testing.T) {
 	t.Parallel()
-	hq := setup(t, app.TransportEmbedded, []string{"A"}, nil)
+	hq := setup(t, config.TransportEmbedded, []string{"A"}, nil)
 	var tries atomic.Int32
 	hq.terminal("A", fleet.Options{Execute: func(protocol.Offer, int) fleet.Reply {
 		tries.Add(1)
@@ -214,7 +214,7 @@ func TestLargeResultsTrickleInside(t *testing.T) {
 		for i := range names {
 			names[i] = fmt.Sprintf("S%03d", i)
 		}
-		hq := setup(t, transport, names, func(cfg *app.Config) { cfg.Collection.InFlight = inFlight })
+		hq := setup(t, transport, names, func(cfg *config.Config) { cfg.Collection.InFlight = inFlight })
 		big := json.RawMessage(`{"value":"` + string(bytes.Repeat([]byte("x"), 100<<10)) + `"}`)
 		var mu sync.Mutex
 		sends := map[string]time.Time{} // task id: the moment of the order to send
@@ -282,7 +282,7 @@ func TestOfflineStoresHoldNoSlot(t *testing.T) {
 	for i := range names {
 		names[i] = fmt.Sprintf("S%03d", i)
 	}
-	hq := setup(t, app.TransportEmbedded, names, func(cfg *app.Config) { cfg.Admission.MaxRunning = 10 })
+	hq := setup(t, config.TransportEmbedded, names, func(cfg *config.Config) { cfg.Admission.MaxRunning = 10 })
 	for _, name := range names[50:] {
 		hq.terminal(name, fleet.Options{Execute: value("1"), Delay: 100 * time.Millisecond})
 	}
@@ -367,7 +367,7 @@ func TestUnknownVerbIsAnsweredWithTheKnownOnes(t *testing.T) {
 func TestHostileNamesAreInert(t *testing.T) {
 	t.Parallel()
 	names := []string{"007=<script>alert(1)</script>", "1E5==1+1", `06-8108="quoted" 'name'`, "D=🏪 emoji", "E=rtl \u202e\u2067evil", "F=@SUM(A1)", "G=-5"}
-	hq := setup(t, app.TransportEmbedded, names, nil)
+	hq := setup(t, config.TransportEmbedded, names, nil)
 	tech := hq.technician("wang")
 	run := tech.run(`{"job":"probe","stores":"all","barrierSeconds":1}`)
 	summary := tech.summary(run.RunID, 1)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"muster/dispatcher/app"
+	"muster/dispatcher/config"
 	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
 	"muster/tests/fleet"
@@ -26,7 +27,7 @@ func TestDatabaseThatIsTakenAwayEndsHeadquartersWithTheWayOut(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			hq := setup(t, app.TransportEmbedded, []string{"A001"}, nil)
+			hq := setup(t, config.TransportEmbedded, []string{"A001"}, nil)
 			tech := hq.technician("alice")
 			if err := tech.conn.Subscribe(t.Context(), hq.topics.Root()+"/alarms/#"); err != nil {
 				t.Fatal(err)
@@ -75,7 +76,7 @@ func TestDatabaseThatIsTakenAwayEndsHeadquartersWithTheWayOut(t *testing.T) {
 // as well, and when it is over.
 func TestDatabaseThatBreaksUnderHeadquartersIsToldUntilItIsWhole(t *testing.T) {
 	t.Parallel()
-	hq := setup(t, app.TransportEmbedded, []string{"A001"}, nil)
+	hq := setup(t, config.TransportEmbedded, []string{"A001"}, nil)
 	tech := hq.technician("alice")
 	if err := tech.conn.Subscribe(t.Context(), hq.topics.Root()+"/alarms/#"); err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"muster/dispatcher/app"
+	"muster/dispatcher/config"
 	"muster/internal/protocol"
 	"muster/tests/fleet"
 )
@@ -27,22 +28,22 @@ const patience = 60 * time.Second
 // outlives it.
 type headquarters struct {
 	t      *testing.T
-	cfg    app.Config
+	cfg    config.Config
 	topics protocol.Topics
 	addr   string
 	wall   func() time.Time // nil: this machine's
 	cancel context.CancelFunc
 	ended  chan error
 	hangup chan os.Signal
-	next   atomic.Pointer[app.Config] // what a reload reads
+	next   atomic.Pointer[config.Config] // what a reload reads
 }
 
 // setup prepares headquarters for the given stores over the given transport and
 // starts it. tune may change the configuration and jobs before the start.
-func setup(t *testing.T, transport string, stores []string, tune func(*app.Config)) *headquarters {
+func setup(t *testing.T, transport string, stores []string, tune func(*config.Config)) *headquarters {
 	t.Helper()
 	dir := t.TempDir()
-	cfg, err := app.Load("")
+	cfg, err := config.Load("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,8 +53,8 @@ func setup(t *testing.T, transport string, stores []string, tune func(*app.Confi
 	cfg.Broker.Limits.FlappingConnects = 10_000 // these terminals come and go as a test likes
 	writeStores(t, cfg.StoresFile, stores)
 	writeJob(t, cfg.JobsFolder, "probe", nil)
-	if transport == app.TransportMQTT {
-		cfg.Transport = app.TransportMQTT
+	if transport == config.TransportMQTT {
+		cfg.Transport = config.TransportMQTT
 		cfg.MQTT.URL = "mqtt://" + startBroker(t)
 	}
 	if tune != nil {
@@ -76,7 +77,7 @@ func (hq *headquarters) start() {
 	ready := make(chan string, 1)
 	go func() {
 		hq.ended <- app.Run(ctx, hq.cfg, app.Options{Version: "test", Logger: logger(hq.t), Wall: hq.wall, Ready: func(addr string) { ready <- addr },
-			Hangup: hq.hangup, Again: func() (app.Config, error) { return *hq.next.Load(), nil }})
+			Hangup: hq.hangup, Again: func() (config.Config, error) { return *hq.next.Load(), nil }})
 	}()
 	select {
 	case hq.addr = <-ready:
@@ -85,7 +86,7 @@ func (hq *headquarters) start() {
 	case <-time.After(patience):
 		hq.t.Fatal("headquarters did not start in time")
 	}
-	if hq.cfg.Transport == app.TransportEmbedded {
+	if hq.cfg.Transport == config.TransportEmbedded {
 		hq.cfg.Broker.Listeners.TCP.Address = hq.addr // the same port after a restart
 	}
 }

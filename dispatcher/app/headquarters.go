@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"muster/dispatcher/config"
 	"muster/dispatcher/internal/admin"
 	alarms "muster/dispatcher/internal/alarm"
 	"muster/dispatcher/internal/auditor"
@@ -41,7 +42,7 @@ import (
 
 // headquarters holds the wired steps.
 type headquarters struct {
-	cfg     Config
+	cfg     config.Config
 	version string
 	log     *slog.Logger
 	clock   *clock.Clock
@@ -54,7 +55,7 @@ type headquarters struct {
 	zone     *time.Location // of reports and lines
 	jobs     *job.Registry
 	people   *people.People
-	again    func() (Config, error) // reads the configuration once more; nil: it cannot be
+	again    func() (config.Config, error) // reads the configuration once more; nil: it cannot be
 	store    *store.Store
 
 	link   transport.Link
@@ -135,7 +136,7 @@ func (hq *headquarters) start(ctx context.Context, cleanup *stack) error {
 		hq.barrier.Start, hq.watch.Start, hq.trigger.Start, hq.welcome}
 	link := []func(context.Context) error{hq.openLink}
 	order := slices.Concat(serve, answer, link)
-	if hq.cfg.Transport == TransportEmbedded {
+	if hq.cfg.Transport == config.TransportEmbedded {
 		order = slices.Concat(serve, link, answer)
 	}
 	for _, start := range order {

@@ -7,12 +7,11 @@ import (
 	"sync"
 	"time"
 
-	"muster/broker/server/users"
+	"muster/dispatcher/config"
 	"muster/dispatcher/internal/admin"
 	"muster/dispatcher/internal/enrol"
 	"muster/dispatcher/internal/gate"
 	"muster/dispatcher/internal/identity"
-	"muster/dispatcher/internal/people"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
 	"muster/dispatcher/internal/trigger"
@@ -207,36 +206,13 @@ func (hq *headquarters) listAnew(now time.Time) {
 	}
 	hq.log.Warn("headquarters' clock was set back before its signing key, which is listed anew", "now", now, "version", hq.identity.Keys().Version)
 	out := hq.sender
-	if hq.cfg.Transport == TransportMQTT {
+	if hq.cfg.Transport == config.TransportMQTT {
 		out = hq.orders
 	}
 	if err := out.JSON(context.Background(), hq.topics.Trust(), hq.identity.Sealed(), transport.Options{Retain: true}); err != nil {
 		hq.log.Error("cannot publish the list of keys", "error", err)
 	}
 	hq.offer.Republish("")
-}
-
-// loadPeople reads who may ask for what.
-func loadPeople(cfg Config) (*people.People, error) {
-	external := cfg.Transport == TransportMQTT
-	file := cfg.Broker.UsersFile
-	if external {
-		file = cfg.MQTT.UsersFile
-	}
-	signed := external && cfg.Identity.Folder != "" && !cfg.MQTT.TrustRequests
-	if file == "" {
-		return people.New(people.Config{Anonymous: true, RequireSigned: signed})
-	}
-	book, err := users.Load(file)
-	if err != nil {
-		return nil, fmt.Errorf("cannot load the users file: %w", err)
-	}
-	known := people.Config{RequireSigned: signed}
-	for _, entry := range book.List() {
-		known.Persons = append(known.Persons, people.Person{
-			Name: entry.Name, Role: people.Role(entry.Role), Jobs: entry.Jobs, Stores: entry.Stores, Key: entry.Key})
-	}
-	return people.New(known)
 }
 
 // publishTrust publishes the list of signing keys.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/dispatcher/app"
+	"muster/dispatcher/config"
 	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
@@ -48,7 +48,7 @@ func TestLateAnswersFollowThePolicyUntilTheMakeupEnds(t *testing.T) {
 	} {
 		t.Run(string(c.policy), func(t *testing.T) {
 			t.Parallel()
-			hq := setup(t, app.TransportEmbedded, []string{"AWAY", "GOOD", "SLOW"}, func(cfg *app.Config) {
+			hq := setup(t, config.TransportEmbedded, []string{"AWAY", "GOOD", "SLOW"}, func(cfg *config.Config) {
 				writeJob(t, cfg.JobsFolder, "probe", map[string]string{"late": string(c.policy), "attempts": "1"})
 			})
 			hq.terminal("GOOD", fleet.Options{Execute: value("1")})
@@ -127,7 +127,7 @@ func TestCapsHoldAcrossRunsAndPriorityGoesFirst(t *testing.T) {
 		for i := range names {
 			names[i] = fmt.Sprintf("S%02d", i)
 		}
-		hq := setup(t, transport, names, func(cfg *app.Config) { cfg.Admission.MaxRunning = overall })
+		hq := setup(t, transport, names, func(cfg *config.Config) { cfg.Admission.MaxRunning = overall })
 		var mu sync.Mutex
 		granted := map[string][]time.Time{} // run: the moments of its grants
 		for _, name := range names {

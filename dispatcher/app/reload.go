@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"muster/dispatcher/config"
 	"muster/dispatcher/internal/admin"
 	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/transport"
@@ -53,10 +54,10 @@ func (hq *headquarters) takeIn(ctx context.Context) (admin.Reloaded, error) {
 	if err != nil {
 		return admin.Reloaded{}, err
 	}
-	if err := cfg.checkFiles(); err != nil {
+	if err := cfg.CheckFiles(); err != nil {
 		return admin.Reloaded{}, err
 	}
-	jobs, stores, err := load(cfg)
+	jobs, stores, err := cfg.ReadLists()
 	if err != nil {
 		return admin.Reloaded{}, err
 	}
@@ -67,7 +68,7 @@ func (hq *headquarters) takeIn(ctx context.Context) (admin.Reloaded, error) {
 	if err := hq.stillOffered(ctx, jobs); err != nil {
 		return admin.Reloaded{}, err
 	}
-	known, err := loadPeople(cfg)
+	known, err := cfg.ReadPeople()
 	if err != nil {
 		return admin.Reloaded{}, err
 	}
@@ -77,7 +78,7 @@ func (hq *headquarters) takeIn(ctx context.Context) (admin.Reloaded, error) {
 			return admin.Reloaded{}, err
 		}
 	}
-	done := admin.Reloaded{Jobs: len(jobs.List()), Stores: len(places), NeedRestart: hq.cfg.unlike(cfg)}
+	done := admin.Reloaded{Jobs: len(jobs.List()), Stores: len(places), NeedRestart: unlike(hq.cfg, cfg)}
 	// The only step that can fail, on a full disk: it comes first.
 	if done.Added, done.Changed, done.Retired, err = hq.store.ReplacePlaces(ctx, stores.Hash(), places, hq.now()); err != nil {
 		return admin.Reloaded{}, err
@@ -85,8 +86,8 @@ func (hq *headquarters) takeIn(ctx context.Context) (admin.Reloaded, error) {
 	hq.jobs.Use(jobs)
 	hq.people.Use(known)
 	useUsers()
-	hq.planner.Limit(cfg.bounds().Limits)
-	hq.trigger.Limit(cfg.bounds())
+	hq.planner.Limit(bounds(cfg).Limits)
+	hq.trigger.Limit(bounds(cfg))
 	hq.grant.Limit(cfg.Admission.MaxRunning, cfg.Admission.GrantsPerSecond, cfg.Admission.GrantBurst)
 	hq.intake.Limit(cfg.Collection.InFlight, float64(cfg.Collection.BytesPerSecond), cfg.Collection.BurstBytes)
 	return done, hq.publishInfo(ctx)
@@ -107,7 +108,7 @@ func (hq *headquarters) stillOffered(ctx context.Context, jobs *job.Registry) er
 }
 
 // unlike names the keys that differ and count from the next start on.
-func (c Config) unlike(other Config) []string {
+func unlike(c, other config.Config) []string {
 	names := []string{}
 	mine, err := c.Effective()
 	theirs, errOther := other.Effective()

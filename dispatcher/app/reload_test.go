@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"muster/dispatcher/app"
+	"muster/dispatcher/config"
 	"muster/internal/protocol"
 	"muster/tests/fleet"
 )
 
 // reload has headquarters read a configuration.
-func (hq *headquarters) reload(tune func(*app.Config)) {
+func (hq *headquarters) reload(tune func(*config.Config)) {
 	hq.t.Helper()
 	cfg := hq.cfg
 	tune(&cfg)
@@ -25,19 +25,19 @@ func (hq *headquarters) reload(tune func(*app.Config)) {
 // from how many stores on a second person must agree.
 func TestLimitsOfAReloadBoundWhatIsAskedNext(t *testing.T) {
 	t.Parallel()
-	hq := setup(t, app.TransportEmbedded, []string{"007", "1E5"}, func(cfg *app.Config) { cfg.Admission.GrantsPerSecond = 100 })
+	hq := setup(t, config.TransportEmbedded, []string{"007", "1E5"}, func(cfg *config.Config) { cfg.Admission.GrantsPerSecond = 100 })
 	wang := hq.technician("wang")
 	const wish = `{"job":"probe","stores":"all","maxRunning":50,"dryRun":true}`
 	if before := wang.ask(protocol.VerbRun, wish); !before.OK || before.Forecast.GrantsPerSecond != 100 || before.Forecast.NeedsApproval {
 		t.Fatalf("before: %+v", before)
 	}
-	hq.reload(func(cfg *app.Config) { cfg.Admission.MaxRunning = 10 })
+	hq.reload(func(cfg *config.Config) { cfg.Admission.MaxRunning = 10 })
 	var reply protocol.Reply
 	hq.until(func() bool { reply = wang.ask(protocol.VerbRun, wish); return !reply.OK })
 	if reply.Message != "maxRunning is 50; it must be 0 to 10" {
 		t.Errorf("with a lower bound: %+v", reply)
 	}
-	hq.reload(func(cfg *app.Config) { cfg.Admission.GrantsPerSecond, cfg.Approval.OverStores = 3, 1 })
+	hq.reload(func(cfg *config.Config) { cfg.Admission.GrantsPerSecond, cfg.Approval.OverStores = 3, 1 })
 	hq.until(func() bool { reply = wang.ask(protocol.VerbRun, wish); return reply.OK })
 	if reply.Forecast.GrantsPerSecond != 3 || !reply.Forecast.NeedsApproval {
 		t.Errorf("with other limits: %+v", reply.Forecast)
@@ -58,7 +58,7 @@ func (hq *headquarters) until(done func() bool) {
 // technicians order and terminals answer; nothing of it is lost.
 func TestReloadsBesideWork(t *testing.T) {
 	t.Parallel()
-	hq := setup(t, app.TransportEmbedded, []string{"007", "1E5"}, nil)
+	hq := setup(t, config.TransportEmbedded, []string{"007", "1E5"}, nil)
 	for _, store := range []string{"007", "1E5"} {
 		hq.terminal(store, fleet.Options{Execute: value("1")})
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"muster/dispatcher/app"
+	"muster/dispatcher/config"
 	"muster/internal/protocol"
 	"muster/tests/fleet"
 )
@@ -17,7 +17,7 @@ import (
 // what is written in its place. Headquarters starts, and the report waits for it.
 func TestAReportsFolderThatIsAwayAtTheStartIsNotMade(t *testing.T) {
 	t.Parallel()
-	hq := setup(t, app.TransportEmbedded, []string{"A001"}, nil) // a new one makes it
+	hq := setup(t, config.TransportEmbedded, []string{"A001"}, nil) // a new one makes it
 	away := hq.cfg.ReportsFolder + ".away"
 	hq.stop()
 	if err := os.Rename(hq.cfg.ReportsFolder, away); err != nil {

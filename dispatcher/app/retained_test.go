@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"muster/dispatcher/app"
+	"muster/dispatcher/config"
 	"muster/internal/protocol"
 	"muster/tests/fleet"
 	"muster/tests/programs"
@@ -18,7 +18,7 @@ func TestWhatTheBrokerForgotOfRunsIsSaidAgain(t *testing.T) {
 		t.Parallel()
 		addr := programs.FreeAddr(t)
 		broker := brokerAt(t, addr)
-		hq := setup(t, app.TransportMQTT, []string{"A", "B"}, func(cfg *app.Config) { cfg.MQTT.URL = "mqtt://" + addr })
+		hq := setup(t, config.TransportMQTT, []string{"A", "B"}, func(cfg *config.Config) { cfg.MQTT.URL = "mqtt://" + addr })
 		hq.saidAgain(func() {
 			stopBroker(t, broker)
 			brokerAt(t, addr)
@@ -26,7 +26,7 @@ func TestWhatTheBrokerForgotOfRunsIsSaidAgain(t *testing.T) {
 	})
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
-		hq := setup(t, app.TransportEmbedded, []string{"A", "B"}, nil)
+		hq := setup(t, config.TransportEmbedded, []string{"A", "B"}, nil)
 		hq.saidAgain(hq.restart)
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode"
 
-	"muster/dispatcher/app"
+	"muster/dispatcher/config"
 	"muster/internal/protocol"
 	"muster/internal/task"
 	"muster/tests/fleet"
@@ -52,7 +52,7 @@ func TestHostileTextsAreInertInEveryFileAndMessage(t *testing.T) {
 		names["RTL"] = names["1e5"]
 		delete(names, "1e5")
 		slices.Sort(stores)
-		hq := setup(t, transport, stores, func(cfg *app.Config) {
+		hq := setup(t, transport, stores, func(cfg *config.Config) {
 			writeJob(t, cfg.JobsFolder, "probe", map[string]string{"attempts": "1"})
 		})
 		for id, text := range names {

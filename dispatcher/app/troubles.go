@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"muster/broker/server"
+	"muster/dispatcher/config"
 	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
@@ -131,7 +132,7 @@ func (hq *headquarters) begin(ctx context.Context, addr protocol.Address, in tra
 // an external broker keeps what was not acknowledged, and so do the clients of
 // technicians. A terminal says everything but its answer anew.
 func (hq *headquarters) comesAgain(addr protocol.Address) bool {
-	return addr.Area == protocol.AreaRequest || hq.cfg.Transport == TransportMQTT && addr.Kind != protocol.KindResult
+	return addr.Area == protocol.AreaRequest || hq.cfg.Transport == config.TransportMQTT && addr.Kind != protocol.KindResult
 }
 
 // setAside keeps a message for reading, and acknowledges it. Sent once more, it

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"muster/dispatcher/config"
 	alarms "muster/dispatcher/internal/alarm"
 	"muster/dispatcher/internal/auditor"
 	"muster/dispatcher/internal/backlog"
@@ -77,20 +78,20 @@ func (hq *headquarters) wire() error {
 }
 
 // bounds are those of every run.
-func (c Config) bounds() trigger.Bounds {
+func bounds(c config.Config) trigger.Bounds {
 	return trigger.Bounds{ApprovalOver: c.Approval.OverStores, Limits: job.Limits{MaxRunning: c.Admission.MaxRunning,
 		GrantsPerSecond: c.Admission.GrantsPerSecond, GrantBurst: c.Admission.GrantBurst}}
 }
 
 func (hq *headquarters) wireTrigger() error {
 	var err error
-	if hq.people, err = loadPeople(hq.cfg); err != nil {
+	if hq.people, err = hq.cfg.ReadPeople(); err != nil {
 		return err
 	}
 	hq.planner = plan.New(rand.Reader)
-	hq.planner.Limit(hq.cfg.bounds().Limits)
+	hq.planner.Limit(bounds(hq.cfg).Limits)
 	cfg := trigger.Config{
-		Runs: hq.store, Tasks: hq.store, Register: hq.store, World: hq.store, Planner: hq.planner, Bounds: hq.cfg.bounds(), Jobs: hq.jobs, Sender: hq.orders,
+		Runs: hq.store, Tasks: hq.store, Register: hq.store, World: hq.store, Planner: hq.planner, Bounds: bounds(hq.cfg), Jobs: hq.jobs, Sender: hq.orders,
 		Waiting: hq.grant.Waiting, Now: hq.now, Logger: hq.log, Ward: hq.ward,
 		People: hq.people, Sound: hq.sound,
 	}
@@ -102,7 +103,7 @@ func (hq *headquarters) wireTrigger() error {
 }
 
 func (hq *headquarters) wireLink() error {
-	if hq.cfg.Transport == TransportEmbedded {
+	if hq.cfg.Transport == config.TransportEmbedded {
 		embedded, err := transport.NewEmbedded(hq.cfg.Broker, transport.EmbeddedOptions{
 			Handle:  hq.handleByHand,
 			Session: func(s transport.Session) { s.At = hq.now(); hq.presence.Session(s) },
@@ -118,7 +119,7 @@ func (hq *headquarters) wireLink() error {
 		}
 		return err
 	}
-	login, err := hq.cfg.MQTT.login()
+	login, err := hq.cfg.MQTT.Login()
 	if err != nil {
 		return err
 	}
@@ -152,7 +153,7 @@ func (hq *headquarters) wireAdmission() {
 	hq.presence = presence.New(presence.Config{
 		Terminals: starting{hq.store}, Tasks: hq.store, Sender: hq.sender, Orders: hq.orders, Now: hq.now, Logger: hq.log,
 		Listeners: []presence.Listener{hq.grant, hq.intake}, Republish: hq.offer.Republish, Numbered: hq.numbered,
-		Announce: hq.cfg.Transport == TransportEmbedded, Alarm: hq.alarmAbout, Ward: hq.ward,
+		Announce: hq.cfg.Transport == config.TransportEmbedded, Alarm: hq.alarmAbout, Ward: hq.ward,
 		Awake: hq.clock.Awake,
 	})
 }

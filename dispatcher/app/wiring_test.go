@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/dispatcher/app"
+	"muster/dispatcher/config"
 	"muster/internal/protocol"
 	"muster/tests/fleet"
 )
@@ -95,7 +95,7 @@ func (p *puppet) begin(r protocol.Result) {
 func TestAHeardUploadKeepsItsSlotAndAStuckOneLosesIt(t *testing.T) {
 	t.Parallel()
 	names := []string{"HEARD", "STUCK", "NEXT", "LAST"}
-	hq := setup(t, app.TransportEmbedded, names, func(cfg *app.Config) { cfg.Collection.InFlight = 2 })
+	hq := setup(t, config.TransportEmbedded, names, func(cfg *config.Config) { cfg.Collection.InFlight = 2 })
 	puppets := map[string]*puppet{}
 	for _, name := range names {
 		puppets[name] = hq.puppet(name)
@@ -135,7 +135,7 @@ func TestAHeardUploadKeepsItsSlotAndAStuckOneLosesIt(t *testing.T) {
 // A claim that waits is dropped with its terminal: the slot goes to who is there.
 func TestWhoWentAwayTakesNoSlot(t *testing.T) {
 	t.Parallel()
-	hq := setup(t, app.TransportEmbedded, []string{"RUNS", "GOES", "STAYS"}, func(cfg *app.Config) { cfg.Admission.MaxRunning = 1 })
+	hq := setup(t, config.TransportEmbedded, []string{"RUNS", "GOES", "STAYS"}, func(cfg *config.Config) { cfg.Admission.MaxRunning = 1 })
 	runs := hq.puppet("RUNS")
 	tech := hq.technician("wang")
 	if err := tech.conn.Subscribe(t.Context(), hq.topics.Root()+"/stores/+/terminals/+/presence"); err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"muster/dispatcher/app"
+	"muster/dispatcher/config"
 	"muster/tests/load/crowd"
 )
 
@@ -127,8 +128,8 @@ type resident struct {
 	stop  func() error
 }
 
-func moveIn(ctx context.Context, config string) (*resident, error) {
-	cfg, err := app.Load(config)
+func moveIn(ctx context.Context, file string) (*resident, error) {
+	cfg, err := config.Load(file)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/broker/server/users"
-	"muster/dispatcher/app"
+	"muster/dispatcher/config"
 	"muster/dispatcher/internal/identity"
 	"muster/internal/protocol"
 	"muster/internal/trust"
@@ -78,7 +78,7 @@ func (o order) kit(user string, now time.Time) (*Kit, error) {
 	if !protocol.ValidID(user) {
 		return nil, fmt.Errorf("user %q must be 1 to 63 of A-Z a-z 0-9 . _ - and start with a letter or digit", user)
 	}
-	cfg, err := app.Load(o.config)
+	cfg, err := config.Load(o.config)
 	if err != nil {
 		return nil, err
 	}
@@ -106,8 +106,8 @@ func (o order) kit(user string, now time.Time) (*Kit, error) {
 }
 
 // where is the broker's address, and the file of the authority that vouches for it.
-func where(cfg app.Config) (place, ca string) {
-	if cfg.Transport == app.TransportMQTT {
+func where(cfg config.Config) (place, ca string) {
+	if cfg.Transport == config.TransportMQTT {
 		if u, err := url.Parse(cfg.MQTT.URL); err == nil {
 			place = u.Host
 		}
@@ -167,13 +167,13 @@ func named(certFile string) (string, error) {
 }
 
 // login looks the user up, and makes a key and a certificate for who logs in with one.
-func (k *Kit) login(cfg app.Config, now time.Time) error {
+func (k *Kit) login(cfg config.Config, now time.Time) error {
 	file := cfg.Broker.UsersFile
-	if cfg.Transport == app.TransportMQTT {
+	if cfg.Transport == config.TransportMQTT {
 		file = cfg.MQTT.UsersFile
 	}
 	if file == "" {
-		k.Login = k.Password != "" || cfg.Transport == app.TransportMQTT
+		k.Login = k.Password != "" || cfg.Transport == config.TransportMQTT
 		return nil // nobody is asked for a proof, or by a broker that is not ours
 	}
 	book, err := users.Load(file)

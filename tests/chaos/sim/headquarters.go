@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"muster/dispatcher/app"
+	"muster/dispatcher/config"
 	"muster/tests/chaos/checker"
 	"muster/tests/chaos/sim/mesh"
 )
@@ -66,13 +67,13 @@ func (w *world) startHeadquarters(ctx context.Context, folder string) {
 	w.mu.Unlock()
 }
 
-func (w *world) hqConfig(folder string) (app.Config, error) {
-	cfg, err := app.Load("")
+func (w *world) hqConfig(folder string) (config.Config, error) {
+	cfg, err := config.Load("")
 	cfg.DataFolder, cfg.ReportsFolder = filepath.Join(folder, "data"), filepath.Join(folder, "reports")
 	cfg.StoresFile, cfg.JobsFolder = filepath.Join(w.folder, "stores.csv"), filepath.Join(w.folder, "jobs")
 	cfg.Broker.Listeners.TCP.Address = broker
 	l := w.plan.Limits
-	cfg.Admission = app.Admission{MaxRunning: l.MaxRunning, GrantsPerSecond: l.GrantsPerSecond, GrantBurst: l.GrantBurst}
+	cfg.Admission = config.Admission{MaxRunning: l.MaxRunning, GrantsPerSecond: l.GrantsPerSecond, GrantBurst: l.GrantBurst}
 	cfg.Collection.InFlight, cfg.Collection.BytesPerSecond = l.InFlight, l.BytesPerSecond
 	return cfg, err
 }

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"muster/dispatcher/app"
+	"muster/dispatcher/config"
 	"muster/internal/logs"
 	"muster/tests/chaos/clocked"
 )
@@ -25,10 +26,10 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	config := flag.String("config", "", "configuration `file`")
+	file := flag.String("config", "", "configuration `file`")
 	offset := flag.String("offset-file", "", "`file` that says how far the clock is off")
 	flag.Parse()
-	cfg, err := app.Load(*config)
+	cfg, err := config.Load(*file)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package app_test
+package config_test
 
 import (
 	"os"
@@ -6,25 +6,28 @@ import (
 	"strings"
 	"testing"
 
-	"muster/dispatcher/app"
+	"muster/dispatcher/config"
 )
 
 func TestTheShippedConfigurationIsTheEmbeddedOne(t *testing.T) {
 	t.Parallel()
-	embedded, err := app.Load("")
+	embedded, err := config.Load("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	shipped, err := app.Load("../../configs/dispatcher.yaml")
+	shipped, err := config.Load("../../configs/dispatcher.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if embedded.Admission != shipped.Admission || embedded.Collection != shipped.Collection || embedded.Reports != shipped.Reports || embedded.TopicRoot != shipped.TopicRoot {
 		t.Errorf("embedded %+v, shipped %+v", embedded, shipped)
 	}
-	found, err := app.Check(embedded)
-	if err != nil || found.Jobs < 1 || found.Stores < 12 {
-		t.Errorf("found %+v, %v", found, err)
+	jobs, stores, err := embedded.CheckLists()
+	if err != nil || jobs < 1 || stores < 12 {
+		t.Errorf("found %d jobs, %d stores, %v", jobs, stores, err)
+	}
+	if err := embedded.CheckFiles(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -68,7 +71,7 @@ func TestLoadRefusesWithFileLineAndKey(t *testing.T) {
 			if err := os.WriteFile(path, []byte(tc.text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, err := app.Load(path)
+			_, err := config.Load(path)
 			if err == nil || !strings.HasPrefix(err.Error(), path+":") || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %s:%s", err, path, tc.want)
 			}

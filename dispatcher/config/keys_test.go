@@ -1,4 +1,4 @@
-package app_test
+package config_test
 
 import (
 	"encoding/json"
@@ -6,19 +6,19 @@ import (
 	"strings"
 	"testing"
 
-	"muster/dispatcher/app"
+	"muster/dispatcher/config"
 	"muster/internal/settings"
 )
 
 // TestEveryKeyIsGivenByFileEnvironmentAndFlags: each goes over the one before.
 func TestEveryKeyIsGivenByFileEnvironmentAndFlags(t *testing.T) {
 	t.Parallel()
-	keys := settings.Keys(&app.Config{})
+	keys := settings.Keys(&config.Config{})
 	if len(keys) < 60 {
 		t.Fatalf("only %d keys", len(keys))
 	}
 	for _, key := range keys {
-		var cfg app.Config
+		var cfg config.Config
 		file, err := settings.Decode("none.yaml", nil, &cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -39,7 +39,7 @@ func TestEveryKeyIsGivenByFileEnvironmentAndFlags(t *testing.T) {
 	}
 }
 
-func meaning(t *testing.T, file *settings.File, cfg *app.Config, key string) settings.Effective {
+func meaning(t *testing.T, file *settings.File, cfg *config.Config, key string) settings.Effective {
 	t.Helper()
 	all, err := file.Effective(cfg)
 	if err != nil {
@@ -55,7 +55,7 @@ func meaning(t *testing.T, file *settings.File, cfg *app.Config, key string) set
 }
 
 // samples are two texts for a key, by the kind of its value.
-func samples(t *testing.T, file *settings.File, cfg *app.Config, key string) (first, second string) {
+func samples(t *testing.T, file *settings.File, cfg *config.Config, key string) (first, second string) {
 	t.Helper()
 	var value any
 	if err := json.Unmarshal(meaning(t, file, cfg, key).Value, &value); err != nil {
@@ -89,7 +89,7 @@ func TestTheEnvironmentIsCheckedAsTheFileIs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := app.Load("", over...); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := config.Load("", over...); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", set, err, want)
 		}
 	}

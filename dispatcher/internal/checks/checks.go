@@ -1,4 +1,6 @@
-package app
+// Package checks holds what dispatcher doctor looks at, and says what mends each. It
+// changes nothing.
+package checks
 
 import (
 	"bufio"
@@ -14,6 +16,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"muster/dispatcher/config"
 	"muster/dispatcher/internal/admin"
 	"muster/dispatcher/internal/identity"
 	"muster/dispatcher/internal/store"
@@ -26,9 +29,9 @@ const ownFiles = 256
 // deepest is the size of a database that doctor still reads whole.
 const deepest = 2 << 30
 
-// Checks are what doctor looks at. path is the configuration's, and trouble says why
+// Of lists what doctor looks at at a headquarters. path is the configuration's, and trouble says why
 // it could not be read, when nothing else can be looked at.
-func Checks(cfg Config, path string, trouble error, unknown []string) []doctor.Check {
+func Of(cfg config.Config, path string, trouble error, unknown []string) []doctor.Check {
 	if path == "" {
 		path = "the embedded configuration"
 	}
@@ -69,7 +72,7 @@ func Checks(cfg Config, path string, trouble error, unknown []string) []doctor.C
 
 // site is a headquarters that doctor looks at.
 type site struct {
-	cfg        Config
+	cfg        config.Config
 	client     *admin.Client
 	notRunning error // nil: it runs
 }
@@ -77,19 +80,15 @@ type site struct {
 func (s site) runs() bool { return s.notRunning == nil }
 
 func (s site) lookAtJobs(context.Context) doctor.Finding {
-	jobs, stores, err := load(s.cfg)
+	jobs, stores, err := s.cfg.CheckLists()
 	if err != nil {
 		return doctor.Bad("mend the file; a headquarters that runs keeps what it has until then", "%v", err)
 	}
-	places, err := stores.Places()
-	if err != nil {
-		return doctor.Bad("mend the file; a headquarters that runs keeps what it has until then", "%v", err)
-	}
-	return doctor.Good("%d jobs, %d stores", len(jobs.List()), len(places))
+	return doctor.Good("%d jobs, %d stores", jobs, stores)
 }
 
 func (s site) lookAtFiles(context.Context) doctor.Finding {
-	if err := s.cfg.checkFiles(); err != nil {
+	if err := s.cfg.CheckFiles(); err != nil {
 		return doctor.Bad("mend the file that is named", "%v", err)
 	}
 	return doctor.Good("all can be read")
@@ -116,7 +115,7 @@ func (s site) lookAtHeadquarters(ctx context.Context) doctor.Finding {
 
 // lookAtDatabase reads the whole file, beside a headquarters that runs too.
 func (s site) lookAtDatabase(ctx context.Context) doctor.Finding {
-	file := filepath.Join(s.cfg.DataFolder, databaseFile)
+	file := s.cfg.Database()
 	info, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return doctor.Warning("it is made at the first start; if it was there before, look whether its disk is mounted", "%s is not there", file)
@@ -149,10 +148,10 @@ func (s site) lines() []doctor.Check {
 			doctor.Certificate("certificate of the authority", filepath.Join(folder, identity.FileAuthority), "make a new headquarters with dispatcher init, and enrol every terminal"),
 			doctor.Certificate("certificate of the broker", filepath.Join(folder, identity.FileServer), "start headquarters, which renews it"))
 	}
-	if file := s.cfg.MQTT.CertFile; file != "" && s.cfg.Transport == TransportMQTT {
+	if file := s.cfg.MQTT.CertFile; file != "" && s.cfg.Transport == config.TransportMQTT {
 		checks = append(checks, doctor.Certificate("certificate to log in with", file, "dispatcher certify makes a new one"))
 	}
-	if s.cfg.Transport == TransportEmbedded {
+	if s.cfg.Transport == config.TransportEmbedded {
 		l := s.cfg.Broker.Listeners
 		for _, one := range []struct{ name, address string }{{"tcp", l.TCP.Address}, {"tls", l.TLS.Address}, {"ws", l.WS.Address}} {
 			if one.address != "" {
@@ -170,7 +169,7 @@ func (s site) lines() []doctor.Check {
 // that the broker lives, and pushes nobody off a connection.
 func (s site) lookAtBroker(ctx context.Context) doctor.Finding {
 	const mend = "see the log of the broker, and the network on the way"
-	if s.cfg.Transport == TransportMQTT {
+	if s.cfg.Transport == config.TransportMQTT {
 		took, err := s.roundTripOut(ctx)
 		if err != nil {
 			return doctor.Bad(mend, "%s: %v", s.cfg.MQTT.URL, err)
@@ -204,7 +203,7 @@ func (s site) lookAtBroker(ctx context.Context) doctor.Finding {
 
 // roundTripOut asks the external broker.
 func (s site) roundTripOut(ctx context.Context) (time.Duration, error) {
-	login, err := s.cfg.MQTT.login()
+	login, err := s.cfg.MQTT.Login()
 	if err != nil {
 		return 0, err
 	}

@@ -1,15 +1,17 @@
-package app
+// Package config reads dispatcher.yaml over the shipped defaults, refuses what cannot be
+// meant, and reads the files that it names. It starts nothing and writes nothing.
+package config
 
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 	_ "time/tzdata" // headquarters' zone must be known on a bare machine
 
 	"muster/broker/server"
 	"muster/configs"
-	"muster/dispatcher/internal/identity"
 	"muster/internal/protocol"
 	"muster/internal/settings"
 )
@@ -153,6 +155,9 @@ func Load(path string, over ...settings.Value) (Config, error) {
 	return cfg, cfg.check(file)
 }
 
+// Database is the path of the database.
+func (c Config) Database() string { return filepath.Join(c.DataFolder, "muster.db") }
+
 // Effective lists every key with what it means in the end, defaults filled in and
 // secrets masked, and where that was given.
 func (c Config) Effective() ([]settings.Effective, error) {
@@ -224,22 +229,4 @@ func (c Config) checkLimits(file *settings.File) error {
 		return file.Errorf("$.log.format", "%q is not known; write text or json", c.Log.Format)
 	}
 	return nil
-}
-
-// checkFiles reads the files that the transport in use needs, the identity and
-// who may ask for what.
-func (c Config) checkFiles() error {
-	if c.Identity.Folder != "" {
-		if _, err := identity.Open(c.Identity.Folder, time.Now()); err != nil {
-			return err
-		}
-	}
-	if _, err := loadPeople(c); err != nil {
-		return err
-	}
-	if c.Transport == TransportEmbedded {
-		return c.Broker.CheckFiles()
-	}
-	_, err := c.MQTT.login()
-	return err
 }

@@ -1,4 +1,4 @@
-package app
+package config
 
 import (
 	"net"
@@ -6,15 +6,8 @@ import (
 	"path/filepath"
 
 	"muster/broker/server"
+	"muster/dispatcher/internal/identity"
 	"muster/internal/settings"
-)
-
-// The files of an identity folder that the broker reads.
-const (
-	authorityFile   = "ca.crt"
-	brokerCertFile  = "broker.crt"
-	brokerKeyFile   = "broker.key"
-	revocationsFile = "crl.pem"
 )
 
 // useIdentity fills in, from the identity folder, what the secure listeners of
@@ -29,13 +22,13 @@ func (c *Config) useIdentity() {
 			continue
 		}
 		if l.CertFile == "" && l.KeyFile == "" {
-			l.CertFile, l.KeyFile = filepath.Join(c.Identity.Folder, brokerCertFile), filepath.Join(c.Identity.Folder, brokerKeyFile)
+			l.CertFile, l.KeyFile = filepath.Join(c.Identity.Folder, identity.FileServer), filepath.Join(c.Identity.Folder, identity.FileServerKey)
 		}
 		if l.ClientCAFile == "" {
-			l.ClientCAFile = filepath.Join(c.Identity.Folder, authorityFile)
+			l.ClientCAFile = filepath.Join(c.Identity.Folder, identity.FileAuthority)
 		}
 		if l.CRLFile == "" {
-			l.CRLFile = filepath.Join(c.Identity.Folder, revocationsFile)
+			l.CRLFile = filepath.Join(c.Identity.Folder, identity.FileRevoked)
 		}
 	}
 }

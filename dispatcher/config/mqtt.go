@@ -1,4 +1,4 @@
-package app
+package config
 
 import (
 	"crypto/tls"
@@ -55,8 +55,8 @@ func onThisMachine(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// login reads how headquarters reaches and logs in at its broker.
-func (m MQTT) login() (transport.MQTTConfig, error) {
+// Login reads how headquarters reaches and logs in at its broker.
+func (m MQTT) Login() (transport.MQTTConfig, error) {
 	address, err := url.Parse(m.URL)
 	if err != nil {
 		return transport.MQTTConfig{}, fmt.Errorf("cannot read the broker's address: %w", err)

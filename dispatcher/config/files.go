@@ -1,0 +1,97 @@
+package config
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"muster/broker/server/users"
+	"muster/configs"
+	"muster/dispatcher/internal/identity"
+	"muster/dispatcher/internal/job"
+	"muster/dispatcher/internal/people"
+	"muster/dispatcher/internal/register"
+	"muster/schemas"
+)
+
+// CheckLists reads jobs and stores, and says how many there are.
+func (c Config) CheckLists() (jobs, stores int, err error) {
+	known, list, err := c.ReadLists()
+	if err != nil {
+		return 0, 0, err
+	}
+	places, err := list.Places()
+	return len(known.List()), len(places), err
+}
+
+// CheckFiles reads the files that the transport in use needs, the identity and
+// who may ask for what.
+func (c Config) CheckFiles() error {
+	if c.Identity.Folder != "" {
+		if _, err := identity.Open(c.Identity.Folder, time.Now()); err != nil {
+			return err
+		}
+	}
+	if _, err := c.ReadPeople(); err != nil {
+		return err
+	}
+	if c.Transport == TransportEmbedded {
+		return c.Broker.CheckFiles()
+	}
+	_, err := c.MQTT.Login()
+	return err
+}
+
+// ReadLists reads the jobs, and the register of stores, whose rows are not looked
+// into yet.
+func (c Config) ReadLists() (*job.Registry, register.File, error) {
+	jobFiles, err := fs.Sub(configs.FS, "jobs")
+	if err != nil {
+		return nil, register.File{}, fmt.Errorf("cannot read the embedded jobs: %w", err)
+	}
+	name := "jobs (embedded)"
+	if c.JobsFolder != "" {
+		jobFiles, name = os.DirFS(c.JobsFolder), c.JobsFolder
+	}
+	jobs, err := job.Load(name, jobFiles, schemas.FS)
+	if err != nil {
+		return nil, register.File{}, err
+	}
+	stores, err := c.readRegister()
+	return jobs, stores, err
+}
+
+func (c Config) readRegister() (register.File, error) {
+	if c.StoresFile != "" {
+		return register.Read(c.StoresFile)
+	}
+	data, err := configs.FS.ReadFile("stores.csv")
+	if err != nil {
+		return register.File{}, fmt.Errorf("cannot read the embedded register: %w", err)
+	}
+	return register.File{Name: "stores.csv (embedded)", Data: data}, nil
+}
+
+// ReadPeople reads who may ask for what.
+func (c Config) ReadPeople() (*people.People, error) {
+	external := c.Transport == TransportMQTT
+	file := c.Broker.UsersFile
+	if external {
+		file = c.MQTT.UsersFile
+	}
+	signed := external && c.Identity.Folder != "" && !c.MQTT.TrustRequests
+	if file == "" {
+		return people.New(people.Config{Anonymous: true, RequireSigned: signed})
+	}
+	book, err := users.Load(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot load the users file: %w", err)
+	}
+	known := people.Config{RequireSigned: signed}
+	for _, entry := range book.List() {
+		known.Persons = append(known.Persons, people.Person{
+			Name: entry.Name, Role: people.Role(entry.Role), Jobs: entry.Jobs, Stores: entry.Stores, Key: entry.Key})
+	}
+	return people.New(known)
+}
