@@ -66,7 +66,7 @@ func (c *csvWriter) row(row *protocol.StoreRow) {
 	c.cell(strconv.FormatBool(row.Late))
 	c.cell(strconv.FormatBool(e.Online))
 	for _, at := range []protocol.Time{e.LastSeenAt, e.ClaimedAt, e.GrantedAt, e.StartedAt, e.LastSignAt, e.ReadyAt, row.FinishedAt} {
-		c.cell(timeCell(at))
+		c.cell(line.Moment(at))
 	}
 	c.cell(strconv.Itoa(e.Attempts))
 	c.cell(strconv.Itoa(e.AttemptsOf))
@@ -115,17 +115,6 @@ func valueCell(raw json.RawMessage) string {
 		return textCell(value)
 	}
 	return value
-}
-
-func timeCell(t protocol.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	raw, err := t.MarshalJSON()
-	if err != nil {
-		return ""
-	}
-	return strings.Trim(string(raw), `"`)
 }
 
 func intCell(n *int64) string {

@@ -7,10 +7,9 @@ import (
 	"muster/internal/protocol"
 )
 
-// TextCell and Shown are seams for property tests.
+// TextCell, Harmless and Matches are seams for property tests.
 var (
 	TextCell = textCell
-	Shown    = shown
 	Harmless = harmless
 	Matches  = matches
 )

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"math"
 	"strings"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 	"muster/dispatcher/internal/report/page"
 	"muster/dispatcher/internal/report/totals"
 	"muster/dispatcher/internal/report/words"
+	"muster/dispatcher/internal/report/workbook"
 	"muster/dispatcher/internal/schema"
 	"muster/internal/protocol"
 )
@@ -64,7 +64,7 @@ func (r *Reporter) Formats() []protocol.FileFormat {
 		{Ext: "json", MediaType: "application/json", Rules: jsonRules},
 		{Ext: "csv", MediaType: "text/csv; charset=utf-8", Rules: csvRules},
 		{Ext: "html", MediaType: "text/html; charset=utf-8", Rules: page.Rules},
-		{Ext: "xlsx", MediaType: "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", Rules: xlsxRules},
+		{Ext: "xlsx", MediaType: "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", Rules: workbook.Rules},
 	}
 }
 
@@ -79,7 +79,7 @@ func (r *Reporter) Write(w io.Writer, ext string, head protocol.ReportHead, rows
 	case "html":
 		return r.page.Write(w, head, rows)
 	case "xlsx":
-		return XLSX(w, head, rows)
+		return workbook.Write(w, head, rows)
 	}
 	return fmt.Errorf("cannot write a report as %q: no such format", ext)
 }
@@ -177,20 +177,10 @@ func kept[T ~string](word T) T { return T(strings.Clone(string(word))) }
 func ratesOf(c protocol.Counts, targets int) protocol.Rates {
 	answered := c.Succeeded + c.Failed
 	return protocol.Rates{
-		Succeeded:           share(c.Succeeded, targets),
-		Answered:            share(answered, targets),
-		SucceededOfAnswered: share(c.Succeeded, answered),
+		Succeeded:           words.Share(c.Succeeded, targets),
+		Answered:            words.Share(answered, targets),
+		SucceededOfAnswered: words.Share(c.Succeeded, answered),
 	}
-}
-
-// share is nil for a share of nothing, which is not a number.
-func share(part, whole int) *float64 {
-	if whole <= 0 {
-		return nil
-	}
-	const decimals = 1e6
-	rounded := math.Round(float64(part)/float64(whole)*decimals) / decimals
-	return &rounded
 }
 
 func verdictOf(c protocol.Counts, targets int, quorum float64) protocol.Verdict {

@@ -14,7 +14,7 @@ import (
 type book struct {
 	parts  map[string]string
 	order  []string
-	sheets [3][]xlsxRow // summary, stores, missing; the first row is the header
+	sheets [][]xlsxRow // in their order; the first row is the header
 }
 
 type xlsxRow struct {
@@ -87,24 +87,21 @@ func readXLSX(t tb, file string) book {
 		b.parts[f.Name] = string(text)
 		b.order = append(b.order, f.Name)
 	}
-	for i := range b.sheets {
-		b.sheets[i] = b.rows(t, i+1)
+	for number := 1; b.parts[sheetPart(number)] != ""; number++ {
+		b.sheets = append(b.sheets, b.rows(t, number))
 	}
 	return b
 }
 
-// sheetOf is the rows of one sheet of a workbook, counted from 1.
-func sheetOf(t tb, file string, number int) []xlsxRow {
-	t.Helper()
-	return readXLSX(t, file).rows(t, number)
-}
+// sheetPart is where a sheet lies, counted from 1.
+func sheetPart(number int) string { return fmt.Sprintf("xl/worksheets/sheet%d.xml", number) }
 
 func (b book) rows(t tb, number int) []xlsxRow {
 	t.Helper()
 	var sheet struct {
 		Rows []xlsxRow `xml:"sheetData>row"`
 	}
-	name := fmt.Sprintf("xl/worksheets/sheet%d.xml", number)
+	name := sheetPart(number)
 	if err := xml.Unmarshal([]byte(b.parts[name]), &sheet); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}

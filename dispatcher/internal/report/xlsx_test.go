@@ -18,7 +18,7 @@ import (
 	"github.com/xuri/excelize/v2"
 	"pgregory.net/rapid"
 
-	"muster/dispatcher/internal/report"
+	"muster/dispatcher/internal/report/workbook"
 	"muster/internal/protocol"
 	"muster/internal/task"
 )
@@ -28,6 +28,9 @@ const (
 	summarySheet = iota
 	storesSheet
 	missingSheet
+	revisionsSheet
+	regionsSheet
+	metadataSheet // one further behind the totals, where a job has them
 )
 
 // one is the workbook of a report of one store.
@@ -102,7 +105,8 @@ func TestS23SpreadsheetsFindNoFormulaInTheXLSX(t *testing.T) {
 func inert(t *testing.T, b book, text string) {
 	t.Helper()
 	known := []string{"[Content_Types].xml", "_rels/.rels", "docProps/app.xml", "docProps/core.xml", "xl/_rels/workbook.xml.rels", "xl/styles.xml",
-		"xl/theme/theme1.xml", "xl/workbook.xml", "xl/worksheets/sheet3.xml", "xl/worksheets/sheet2.xml", "xl/worksheets/sheet1.xml"}
+		"xl/theme/theme1.xml", "xl/workbook.xml", "xl/worksheets/sheet6.xml", "xl/worksheets/sheet5.xml", "xl/worksheets/sheet4.xml", "xl/worksheets/sheet3.xml",
+		"xl/worksheets/sheet2.xml", "xl/worksheets/sheet1.xml"}
 	if !slices.Equal(b.order, known) {
 		t.Errorf("%q: the workbook has the parts %q", text, b.order)
 	}
@@ -259,7 +263,7 @@ func TestAnyTextStandsInTheWorkbook(t *testing.T) {
 	anyText := rapid.OneOf(rapid.String(), rapid.Map(pieces, func(p []string) string { return strings.Join(p, "") }))
 	rapid.Check(t, func(t *rapid.T) {
 		text := anyText.Draw(t, "text")
-		want := report.Shown(text)
+		want := workbook.Shown(text)
 		if strings.ContainsFunc(want, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r == '\uffff' || r == '\ufffe' }) {
 			t.Fatalf("%q is shown as %q", text, want)
 		}

@@ -45,22 +45,20 @@ func (w *world) looks(at int64) {
 func (w *world) row(o *checker.Outcome) {
 	t := w.task(cmp.Or(o.Row, o.RunID+"-"+o.StoreID)) // it may be of a retry
 	row := protocol.StoreRow{StoreID: o.StoreID, Name: "店 " + o.StoreID, Outcome: o.Outcome, Reason: o.Reason,
-		AtBarrier: w.outcome(o.RunID, o.StoreID, 1).Outcome, Late: o.Revision > 1, TaskID: t.TaskID, Status: t.Status, Attempt: t.Attempt,
-		Columns: []json.RawMessage{json.RawMessage("null")}}
+		AtBarrier: w.outcome(o.RunID, o.StoreID, 1).Outcome, Late: o.Revision > 1, TaskID: t.TaskID, Status: t.Status, Attempt: t.Attempt}
 	if t.Attempt > 0 {
 		a := w.attempt(t.TaskID, t.Attempt)
 		row.Evidence.GrantedAt, row.Evidence.StartedAt = at(a.GrantedAt), at(a.StartedAt)
 		row.FinishedAt = at(cmp.Or(t.SettledAt, a.ReceivedAt))
 	}
+	columns := w.runOf(o.RunID).Columns
+	row.Columns = slices.Repeat([]json.RawMessage{json.RawMessage("null")}, len(columns))
 	if o.Outcome == task.OutcomeSucceeded {
 		a := w.attempt(t.TaskID, t.Attempt)
-		var result struct {
-			Marker json.RawMessage `json:"marker"`
+		row.SHA256, row.Bytes = a.SHA256, int64(len(*a.Result))
+		for i, c := range columns {
+			row.Columns[i] = json.RawMessage(checker.Value([]byte(*a.Result), c.Pointer))
 		}
-		if err := json.Unmarshal([]byte(*a.Result), &result); err != nil {
-			w.t.Fatal(err)
-		}
-		row.SHA256, row.Bytes, row.Columns[0] = a.SHA256, int64(len(*a.Result)), result.Marker
 	}
 	o.Row = w.text(row)
 }
@@ -87,7 +85,8 @@ func (w *world) files(rev *checker.Revision) {
 	w.t.Helper()
 	run := w.runOf(rev.RunID)
 	report := protocol.Report{ReportHead: protocol.ReportHead{Schema: protocol.ReportSchema, RunID: rev.RunID, Job: "probe", Input: json.RawMessage("{}"),
-		Revision: rev.Revision, RevisionWhy: rev.Why, AsOf: protocol.At(time.UnixMilli(rev.AsOf)), Targets: run.Targets, Columns: run.Columns}}
+		Revision: rev.Revision, RevisionWhy: rev.Why, AsOf: protocol.At(time.UnixMilli(rev.AsOf)), Targets: run.Targets, Columns: run.Columns,
+		TimeZone: "Asia/Shanghai", Totals: w.totals[rev.RunID]}}
 	for _, target := range w.e.Store.Targets {
 		if target.RunID != rev.RunID {
 			continue
@@ -163,16 +162,22 @@ func (w *world) overwrite(name, text string) {
 
 func csvOf(r protocol.Report) string {
 	var b strings.Builder
-	b.WriteString("\ufeffstore_id,name,outcome,reason,outcome_at_barrier,job.marker\r\n")
-	for _, row := range r.Stores {
-		fmt.Fprintf(&b, "%s,%s,%s,%s,%s,%s\r\n", row.StoreID, row.Name, row.Outcome, row.Reason, row.AtBarrier, strings.Replace(marker(row), "=", "'=", 1))
+	b.WriteString("\ufeffstore_id,name,outcome,reason,outcome_at_barrier")
+	for _, c := range r.Columns {
+		b.WriteString(",job." + c.Name)
 	}
-	return b.String()
+	for _, row := range r.Stores {
+		fmt.Fprintf(&b, "\r\n%s,%s,%s,%s,%s", row.StoreID, row.Name, row.Outcome, row.Reason, row.AtBarrier)
+		for _, raw := range row.Columns {
+			b.WriteString("," + strings.Replace(said(raw), "=", "'=", 1))
+		}
+	}
+	return b.String() + "\r\n"
 }
 
-// marker is the job's own column, which is a text, as people read it.
-func marker(row protocol.StoreRow) string {
-	return strings.Trim(strings.TrimPrefix(string(row.Columns[0]), "null"), `"`)
+// said is a value as people read it.
+func said(raw json.RawMessage) string {
+	return strings.Trim(strings.TrimPrefix(string(raw), "null"), `"`)
 }
 
 // xlsxOf is a workbook with the three sheets.
@@ -186,16 +191,28 @@ func (w *world) xlsxOf(r protocol.Report) string {
 		outcome := []task.Outcome{task.OutcomeSucceeded, task.OutcomeFailed, task.OutcomeTimedOut, task.OutcomeOffline, task.OutcomeCancelled, ""}[i]
 		summary = append(summary, []any{names[outcome], n})
 	}
-	stores := [][]any{{"门店编号\nStore", "结果\nOutcome", "原因代码\nReason code", "错误说明\nError message", "标记\nMarker", "截止时结果\nAt the barrier"}}
+	header := []any{"门店编号\nStore", "结果\nOutcome", "原因代码\nReason code", "错误说明\nError message"}
+	for _, c := range r.Columns {
+		header = append(header, c.TitleZh+"\n"+c.Title)
+	}
+	stores := [][]any{append(header, "截止时结果\nAt the barrier")}
 	missing := [][]any{{"门店编号\nStore", "结果\nOutcome", "原因代码\nReason code"}}
 	for _, row := range r.Stores {
 		line := []any{row.StoreID, names[row.Outcome], string(row.Reason)}
 		if row.Outcome != task.OutcomeSucceeded {
 			missing = append(missing, line)
 		}
-		stores = append(stores, append(slices.Clone(line), "", marker(row), names[row.AtBarrier]))
+		line = append(slices.Clone(line), "")
+		for i, raw := range row.Columns {
+			line = append(line, cell(r.Columns[i].Type, raw))
+		}
+		stores = append(stores, append(line, names[row.AtBarrier]))
 	}
-	for name, lines := range map[string][][]any{"汇总 summary": summary, "门店 stores": stores, "未成功 missing": missing} {
+	sheets := map[string][][]any{"汇总 summary": summary, "门店 stores": stores, "未成功 missing": missing}
+	if len(r.Totals) > 0 {
+		sheets["合计 totals"] = totalsOf(r)
+	}
+	for name, lines := range sheets {
 		if _, err := book.NewSheet(name); err != nil {
 			w.t.Fatal(err)
 		}
@@ -240,7 +257,7 @@ func htmlOf(r protocol.Report) string {
 		{"cancelled", r.Counts.Cancelled}, {"targets", r.Targets}} {
 		fmt.Fprintf(&b, "<tr><th scope=\"row\">数 <span lang=\"en\">%s</span></th><td class=\"n\">%d</td><td class=\"n\">-</td></tr>\n", row.name, row.n)
 	}
-	b.WriteString("</tbody>\n</table>\n<table id=\"stores\">\n<thead></thead>\n<tbody>\n")
+	b.WriteString("</tbody>\n</table>\n" + cardsOf(r) + "<table id=\"stores\">\n<thead></thead>\n<tbody>\n")
 	for _, row := range r.Stores {
 		fmt.Fprintf(&b, "<tr><td><bdi>%s</bdi></td><td><bdi>%s</bdi></td><td>果 <span lang=\"en\">%s</span></td><td>%s</td></tr>\n",
 			row.StoreID, row.Name, strings.ReplaceAll(string(row.Outcome), "_", " "), row.Reason)

@@ -10,12 +10,13 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"muster/internal/protocol"
 	"muster/internal/task"
 )
 
-func jsonClaim(content []byte) (claim, error) {
+func jsonClaim(content []byte, zone *time.Location) (claim, error) {
 	var r protocol.Report
 	if err := json.Unmarshal(content, &r); err != nil {
 		return claim{}, err
@@ -27,7 +28,9 @@ func jsonClaim(content []byte) (claim, error) {
 		}
 		c.rows[row.StoreID] = claimRow{outcome: row.Outcome, reason: row.Reason, atBarrier: row.AtBarrier}
 	}
-	return c, nil
+	var err error
+	c.amounts, err = jsonAmounts(&r.ReportHead, zone)
+	return c, err
 }
 
 func csvClaim(content []byte, columns []protocol.Column) (claim, error) {
@@ -83,7 +86,7 @@ var (
 	htmlStore = regexp.MustCompile(`<tr><td><bdi>([^<]*)</bdi></td><td><bdi>[^<]*</bdi></td><td>[^<]*<span lang="en">([a-z ]+)</span>[^\n]*?</td><td>([a-z_]*)</td>`)
 )
 
-func htmlClaim(content []byte) (claim, error) {
+func htmlClaim(content []byte, columns []protocol.Column) (claim, error) {
 	tables := map[string]string{}
 	for _, found := range htmlTable.FindAllSubmatch(content, -1) {
 		tables[string(found[1])] = string(found[2])
@@ -113,5 +116,7 @@ func htmlClaim(content []byte) (claim, error) {
 		}
 		c.rows[id] = claimRow{outcome: task.Outcome(strings.ReplaceAll(row[2], " ", "_")), reason: task.Reason(row[3])}
 	}
-	return c, nil
+	var err error
+	c.amounts, err = htmlAmounts(content, columns)
+	return c, err
 }

@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf16"
 
@@ -138,6 +139,8 @@ func (b *book) whole(rev Revision) {
 
 // published compares the files of one revision with the database.
 func (b *book) published(rev Revision, there map[string]reportFile) {
+	in := reading{zone: zoneOf(rev, there)}
+	in.sums = b.sums(rev, in.zone)
 	for _, named := range rev.Files {
 		f, ok := there[named.Name]
 		where := Finding{Run: rev.RunID, File: named.Name}
@@ -149,12 +152,34 @@ func (b *book) published(rev Revision, there map[string]reportFile) {
 			b.broken(where, "its bytes hash to %s, the store has %s", short(digest(f.content)), short(named.SHA256))
 			continue // what it says is not what was published
 		}
-		b.says(f, where, rev)
+		b.says(f, where, rev, in)
 	}
 }
 
+// reading is what the files of a revision are read with: headquarters' zone, and what the
+// job's columns amount to.
+type reading struct {
+	zone *time.Location
+	sums map[int]*sum // nil: no column has a type
+}
+
+// zoneOf is headquarters' zone by the revision's JSON file.
+func zoneOf(rev Revision, there map[string]reportFile) *time.Location {
+	for _, named := range rev.Files {
+		if !strings.HasSuffix(named.Name, ".json") || strings.HasSuffix(named.Name, "_manifest.json") {
+			continue
+		}
+		if report, err := there[named.Name].report(); err == nil {
+			if zone, err := time.LoadLocation(report.TimeZone); err == nil {
+				return zone
+			}
+		}
+	}
+	return time.UTC
+}
+
 // says reads one file and compares what it says with the database.
-func (b *book) says(f reportFile, where Finding, rev Revision) {
+func (b *book) says(f reportFile, where Finding, rev Revision, in reading) {
 	var claims claim
 	var err error
 	switch {
@@ -162,12 +187,12 @@ func (b *book) says(f reportFile, where Finding, rev Revision) {
 		b.manifest(f, where, rev)
 		return
 	case strings.HasSuffix(f.named.Name, ".json"):
-		claims, err = jsonClaim(f.content)
+		claims, err = jsonClaim(f.content, in.zone)
 		b.jsonRows(f, where, rev)
 	case strings.HasSuffix(f.named.Name, ".csv"):
 		claims, err = csvClaim(f.content, b.runs[rev.RunID].Columns)
 	case strings.HasSuffix(f.named.Name, ".html"):
-		claims, err = htmlClaim(f.content)
+		claims, err = htmlClaim(f.content, b.runs[rev.RunID].Columns)
 	case strings.HasSuffix(f.named.Name, ".xlsx"):
 		claims, err = workbookClaim(f.content, b.runs[rev.RunID].Columns)
 	default:
@@ -177,7 +202,8 @@ func (b *book) says(f reportFile, where Finding, rev Revision) {
 		b.broken(where, "it cannot be read: %v", err)
 		return
 	}
-	b.compare(claims, where, rev)
+	b.compare(claims, where, rev, in)
+	b.compareAmounts(claims.amounts, where, in.sums)
 }
 
 // claim is what a file says in whatever format: the buckets, if it has them,
@@ -187,6 +213,8 @@ type claim struct {
 	targets int
 	rows    map[string]claimRow
 	verdict protocol.Verdict // "": not read in this format
+	cells   bool             // values are those of cells, see cellOf
+	amounts *amounts         // nil: not told in this format
 }
 
 // claimRow is a store as a file shows it.
@@ -197,7 +225,7 @@ type claimRow struct {
 	values    []string     // of the job's columns; nil: not read in this format
 }
 
-func (b *book) compare(c claim, where Finding, rev Revision) {
+func (b *book) compare(c claim, where Finding, rev Revision, in reading) {
 	b.weigh("files", 1)
 	rows := b.judged(rev.RunID, rev.Revision)
 	first := b.judged(rev.RunID, 1)
@@ -230,14 +258,15 @@ func (b *book) compare(c claim, where Finding, rev Revision) {
 			b.broken(where, "it has store %s as %s at the barrier, revision 1 has %s", id, row.atBarrier, first[id].Outcome)
 		}
 		if row.values != nil {
-			b.compareValues(row.values, where, rev, want)
+			b.compareValues(row.values, c.cells, where, rev, in, want)
 		}
 	}
 }
 
 // compareValues compares the job's columns as people read them: a string as it is,
-// nothing for null, anything else with the digits and bytes of the database.
-func (b *book) compareValues(values []string, where Finding, rev Revision, stored Outcome) {
+// nothing for null, anything else with the digits and bytes of the database; or as cells
+// hold them.
+func (b *book) compareValues(values []string, cells bool, where Finding, rev Revision, in reading, stored Outcome) {
 	var row protocol.StoreRow
 	if json.Unmarshal([]byte(stored.Row), &row) != nil {
 		return // jsonRows says so
@@ -246,6 +275,9 @@ func (b *book) compareValues(values []string, where Finding, rev Revision, store
 		want := ""
 		if i < len(row.Columns) && string(row.Columns[i]) != "null" && json.Unmarshal(row.Columns[i], &want) != nil {
 			want = string(row.Columns[i])
+		}
+		if cells && i < len(row.Columns) {
+			want = cellOf(column.Type, row.Columns[i], want, in.zone)
 		}
 		if got := values[i]; got != want && shownAsItIs(want) {
 			b.broken(where, "it has store %s with %s = %q, the store has %q", stored.StoreID, column.Name, clip(got), clip(want))

@@ -226,6 +226,7 @@ func alsoAllowed() map[string]func(*world) {
 			w.judge(54_010, "R4", 1, protocol.WhyAllSettled, map[string]string{"A": "succeeded", "B": "succeeded"})
 			w.runOf("R4").EndedAt = t0 + 54_020
 		},
+		"columns of every type": typed,
 		"uploads one after the other": func(w *world) {
 			w.e.Limits.UploadsInFlight, w.e.Limits.UploadBytesPerSecond, w.e.Limits.UploadBurstBytes = 1, 1000, 10_000
 			w.upload(1200, "R1-A", 1, 9000)

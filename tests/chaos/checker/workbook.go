@@ -23,7 +23,7 @@ const (
 var outcomeNames = []task.Outcome{task.OutcomeSucceeded, task.OutcomeFailed, task.OutcomeTimedOut, task.OutcomeOffline, task.OutcomeCancelled}
 
 // workbookClaim is what an XLSX file says: its counts, its stores with the job's
-// columns, and that those that are missing stand on a sheet of their own.
+// columns and what these amount to, and that those that are missing stand on a sheet of their own.
 func workbookClaim(content []byte, columns []protocol.Column) (claim, error) {
 	book, err := excelize.OpenReader(bytes.NewReader(content))
 	if err != nil {
@@ -32,6 +32,10 @@ func workbookClaim(content []byte, columns []protocol.Column) (claim, error) {
 	defer book.Close()
 	c, err := workbookCounts(book)
 	if err != nil {
+		return claim{}, err
+	}
+	c.cells = true
+	if c.amounts, err = workbookAmounts(book, columns); err != nil {
 		return claim{}, err
 	}
 	if c.rows, err = workbookRows(book, sheetStores, columns); err != nil {
@@ -127,7 +131,9 @@ func workbookRows(book *excelize.File, sheet string, columns []protocol.Column) 
 		}
 		row := claimRow{outcomeOf(cell("Outcome")), task.Reason(cell("Reason code")), outcomeOf(cell("At the barrier")), make([]string, len(columns))}
 		for i := range columns {
-			row.values[i] = at(header[lastBefore] + 1 + i)
+			if row.values[i] = at(header[lastBefore] + 1 + i); columns[i].Type == protocol.ColumnTime {
+				row.values[i] = toTheMs(row.values[i])
+			}
 		}
 		rows[id] = row
 	}

@@ -44,6 +44,7 @@ type world struct {
 	seq   int64
 	// passed is a run whose first revision has no files.
 	passed string
+	totals map[string][]protocol.Total // of a run, whose columns have types
 }
 
 func newWorld(t *testing.T) *world {

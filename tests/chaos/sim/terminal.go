@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -275,5 +277,19 @@ func end(ctx context.Context, how string, pace time.Duration, marker string) (js
 	case "invalid":
 		return json.RawMessage(`{"mark":"another name"}`), nil
 	}
-	return json.RawMessage(fmt.Sprintf(`{"marker":%q,"pad":%q}`, marker, pad)), nil
+	return json.RawMessage(fmt.Sprintf(`{"marker":%q,"pad":%q,%s}`, marker, pad, sales(marker))), nil
+}
+
+// sales are values of every type, by the marker, now and then of another type.
+func sales(marker string) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(marker)) // it never fails
+	n := int(h.Sum32() % 5000)
+	sold := strconv.Itoa(n - 100)
+	if n%7 == 0 {
+		sold = strconv.Quote(sold)
+	}
+	at := time.Date(2026, 9, 17, 0, 0, n, n%1000*int(time.Millisecond), time.FixedZone("", n%14*3600))
+	return fmt.Sprintf(`"sold":%s,"price":%d.%02d,"day":"%s","at":%q,"open":%t,"till":"till %d"`, sold, n, n%100,
+		at.AddDate(0, 0, n%30).Format(time.DateOnly), at.Format("2006-01-02T15:04:05.000Z07:00"), n%3 > 0, n%5)
 }

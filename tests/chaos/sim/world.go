@@ -319,6 +319,12 @@ output_schema: out.json
 policy: {attempts: %d, run_timeout: %v, lease: %v, barrier: %v, makeup: %v, late: %s, retry_interrupted: %t, retry_first: 1s, retry_max: 8s}
 columns:
   - {name: marker, pointer: /marker, title: Marker, title_zh: 标记}
+  - {name: sold, pointer: /sold, title: Sold, title_zh: 销量, type: integer, aggregate: [sum, mean, min, p50, p95, max, distinct, top, histogram, count]}
+  - {name: price, pointer: /price, title: Price, title_zh: 价格, type: number, aggregate: [sum, mean]}
+  - {name: day, pointer: /day, title: Day, title_zh: 日期, type: date, aggregate: [min, max, count]}
+  - {name: at, pointer: /at, title: At, title_zh: 时间, type: time, aggregate: [min, max]}
+  - {name: open, pointer: /open, title: Open, title_zh: 营业, type: bool, aggregate: [count]}
+  - {name: till, pointer: /till, title: Till, title_zh: 收银机, type: text, aggregate: [distinct, top]}
 `, j.Name, j.Name, j.Attempts, j.RunTimeout, j.Lease, j.Barrier, j.Makeup, j.Late, j.RetryInterrupted)
 	}
 	for name, text := range files {

@@ -100,7 +100,7 @@ input_schema: probe_input.json
 output_schema: probe_output.json
 policy: {%s}
 columns:
-  - {name: marker, pointer: /marker, title: Marker, title_zh: 标记}
+  - {name: marker, pointer: /marker, title: Marker, title_zh: 标记, type: text, aggregate: [distinct, top]}
 `, cmp.Or(cfg.Policy, defaultPolicy)))
 	s.Write("jobs/probe_input.json", `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object"}`)
 	s.Write("jobs/probe_output.json", `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","required":["marker"]}`)

@@ -146,7 +146,7 @@ input_schema: probe_input.json
 output_schema: probe_output.json
 policy: {attempts: 2, run_timeout: 30s, lease: 10s, barrier: %ds, makeup: %ds, retry_first: 500ms, retry_max: 5s}
 columns:
-  - {name: marker, pointer: /marker, title: Marker, title_zh: 标记}
+  - {name: marker, pointer: /marker, title: Marker, title_zh: 标记, type: text, aggregate: [distinct, top]}
 `, int(s.plan.barrier.Seconds()), int(s.plan.makeup.Seconds())),
 		"jobs/probe_input.json":  `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object"}`,
 		"jobs/probe_output.json": `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","required":["marker"],"properties":{"marker":{"type":"string"}}}`,

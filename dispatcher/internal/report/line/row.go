@@ -37,7 +37,7 @@ func (r *Reader) Read(raw json.RawMessage) (*protocol.StoreRow, error) {
 	return r.readBy(raw, r.scan)
 }
 
-// Verdict returns the row as far as its outcomes: counting needs no more.
+// Verdict returns the row up to whether it is late: counting needs no more.
 func (r *Reader) Verdict(raw json.RawMessage) (*protocol.StoreRow, error) {
 	return r.readBy(raw, r.scanVerdict)
 }
@@ -65,13 +65,13 @@ func (r *Reader) scanVerdict(raw json.RawMessage) bool {
 	row.Outcome = task.Outcome(s.str(`,"outcome":`))
 	row.Reason = task.Reason(s.str(`,"reason":`))
 	row.AtBarrier = task.Outcome(s.str(`,"outcomeAtBarrier":`))
+	row.Late = s.boolean(`,"late":`)
 	return !s.doubt
 }
 
 func (r *Reader) scan(raw json.RawMessage) bool {
 	_ = r.scanVerdict(raw)
 	s, row := &r.in, &r.row
-	row.Late = s.boolean(`,"late":`)
 	r.scanEvidence()
 	row.TaskID = s.str(`,"taskId":`)
 	row.Status = task.Status(s.str(`,"status":`))

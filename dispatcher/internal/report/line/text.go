@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"muster/internal/protocol"
 )
 
 // Text is a column's value as people read it: strings without quotes,
@@ -29,4 +31,16 @@ func Labels(labels map[string]string) string {
 		pairs = append(pairs, key+"="+labels[key])
 	}
 	return strings.Join(pairs, ";")
+}
+
+// Moment is a time as in JSON, without quotes; nothing for none.
+func Moment(t protocol.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	raw, err := t.MarshalJSON()
+	if err != nil {
+		return ""
+	}
+	return strings.Trim(string(raw), `"`)
 }

@@ -14,8 +14,6 @@ import (
 )
 
 const (
-	// regionLabel is the label of a store by which the page gathers.
-	regionLabel = "region"
 	// groupShown bounds the stores named beside one cause; the table has all.
 	groupShown = 50
 	// regionsShown bounds the regions; what is beyond is gathered in a last one.
@@ -115,7 +113,7 @@ func addMissing(groups map[cause]*group, row *protocol.StoreRow) {
 }
 
 func addToRegion(regions map[string]*region, row *protocol.StoreRow, tiles bool) {
-	name := words.Visible(row.Labels[regionLabel])
+	name := words.Visible(row.Labels[words.RegionLabel])
 	r := regions[name]
 	if r == nil {
 		if len(regions) >= regionsShown {

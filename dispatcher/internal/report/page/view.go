@@ -69,7 +69,7 @@ func view(head *protocol.ReportHead, found *survey) model {
 	zone := head.AsOf.Location()
 	m := model{
 		Head: *head, Verdict: words.Verdict(head.Verdict), Before: head.Revision - 1, Why: words.Why(head.RevisionWhy),
-		All:         words.Percent(share(head.Counts.Sum(), head.Targets)),
+		All:         words.Percent(words.Share(head.Counts.Sum(), head.Targets)),
 		Succeeded:   words.Percent(head.Rates.Succeeded),
 		Answered:    words.Percent(head.Rates.Answered),
 		OfAnswered:  words.Percent(head.Rates.SucceededOfAnswered),
@@ -94,7 +94,7 @@ func view(head *protocol.ReportHead, found *survey) model {
 	done := 0
 	for _, b := range words.Buckets(head.Counts) {
 		m.Buckets = append(m.Buckets, bucket{b.Outcome, words.Outcome(b.Outcome), b.Count,
-			words.Percent(share(b.Count, head.Targets)), part100(b.Outcome, done, b.Count, head.Targets)})
+			words.Percent(words.Share(b.Count, head.Targets)), part100(b.Outcome, done, b.Count, head.Targets)})
 		done += b.Count
 	}
 	for _, g := range found.groups {
@@ -131,14 +131,16 @@ func (r *region) Segments() (list []bucket) {
 }
 
 // Share is how many of a region succeeded.
-func (r *region) Share() string { return words.Percent(share(r.Counts.Succeeded, r.Counts.Sum())) }
+func (r *region) Share() string {
+	return words.Percent(words.Share(r.Counts.Succeeded, r.Counts.Sum()))
+}
 
 // Title is what stands beside a region without a name of its own.
 func (r *region) Title() words.Pair {
 	if r.Rest {
 		return words.Pair{Zh: "其余地区", En: "all other regions"}
 	}
-	return words.Pair{Zh: "未标地区", En: "no region"}
+	return words.NoRegion()
 }
 
 // Say is what a tile tells.
@@ -152,21 +154,13 @@ func part100(outcome task.Outcome, before, count, of int) segment {
 	return segment{string(outcome), at(before), at(count)}
 }
 
-func share(part, whole int) *float64 {
-	if whole <= 0 {
-		return nil
-	}
-	s := float64(part) / float64(whole)
-	return &s
-}
-
 // previousWords says what became better and worse since the job's run before.
 func previousWords(head *protocol.ReportHead, zone *time.Location) words.Pair {
 	p := head.Previous
 	if p == nil {
 		return words.Pair{Zh: "此任务之前没有报告", En: "the job has no report before this one"}
 	}
-	was, at := words.Percent(share(p.Counts.Succeeded, p.Targets)), moment(p.AsOf, zone)
+	was, at := words.Percent(words.Share(p.Counts.Succeeded, p.Targets)), moment(p.AsOf, zone)
 	said := words.Pair{
 		Zh: fmt.Sprintf("成功率 %s（%s，%d 家中 %d 家）→ %s；新缺席 %d 家，恢复 %d 家", was, at, p.Targets, p.Counts.Succeeded,
 			words.Percent(head.Rates.Succeeded), p.NewlyMissing, p.Recovered),

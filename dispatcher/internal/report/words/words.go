@@ -6,6 +6,7 @@ package words
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"muster/internal/protocol"
@@ -174,6 +175,22 @@ func Percent(share *float64) string {
 	}
 	const whole = 100
 	return fmt.Sprintf("%.1f %%", *share*whole)
+}
+
+// RegionLabel is the label of a store by which reports gather.
+const RegionLabel = "region"
+
+// NoRegion names the stores without that label.
+func NoRegion() Pair { return Pair{"未标地区", "no region"} }
+
+// Share is a part of a whole to 6 decimals, nil for a share of nothing, which is not a number.
+func Share(part, whole int) *float64 {
+	if whole <= 0 {
+		return nil
+	}
+	const decimals = 1e6
+	rounded := math.Round(float64(part)/float64(whole)*decimals) / decimals
+	return &rounded
 }
 
 // YesNo says yes or no.

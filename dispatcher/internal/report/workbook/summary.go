@@ -1,4 +1,4 @@
-package report
+package workbook
 
 import (
 	"strconv"
@@ -19,10 +19,14 @@ type summaryLine struct {
 // written: cells that were cut in the others.
 func summarySheet(head *protocol.ReportHead, cut *int) sheet {
 	lines := append(countLines(head), runLines(head)...)
-	lines = append(lines, summaryLine{about: words.Of("被截断的单元格", "cells that were cut"),
-		put: func(c *cells) { c.integer(int64(*cut + c.cut)) }})
-	return sheet{name: "汇总 summary", rows: len(lines),
-		columns: []sheetColumn{{words.Of("项目", "Item"), widest}, {words.Of("值", "Value"), 2 * widest}, {words.Of("占比", "Share"), narrow}},
+	return linesSheet("汇总 summary", append(lines, summaryLine{about: words.Of("被截断的单元格", "cells that were cut"),
+		put: func(c *cells) { c.integer(int64(*cut + c.cut)) }}))
+}
+
+func linesSheet(name string, lines []summaryLine) sheet {
+	return sheet{name: name, rows: len(lines),
+		columns: []sheetColumn{{title: words.Of("项目", "Item"), width: widest, coloured: true}, {title: words.Of("值", "Value"), width: 2 * widest, coloured: true},
+			{title: words.Of("占比", "Share"), width: narrow}},
 		fill: func(c *cells) error {
 			for i, line := range lines {
 				c.begin(i + 2)
@@ -45,7 +49,7 @@ func countLines(head *protocol.ReportHead) []summaryLine {
 	}
 	count := func(about words.Pair, n, of int) {
 		lines = append(lines, summaryLine{about, func(c *cells) { c.integer(int64(n)) },
-			func(c *cells) { c.share(share(of, head.Targets)) }})
+			func(c *cells) { c.share(words.Share(of, head.Targets)) }})
 	}
 	for _, b := range words.Buckets(head.Counts) {
 		count(words.Outcome(b.Outcome), b.Count, b.Count)
@@ -62,32 +66,25 @@ func countLines(head *protocol.ReportHead) []summaryLine {
 }
 
 func runLines(head *protocol.ReportHead) []summaryLine {
-	moment := func(zh, en string, at protocol.Time) summaryLine {
-		return summaryLine{about: words.Of(zh, en), put: func(c *cells) { c.moment(at) }}
-	}
-	number := func(zh, en string, n int) summaryLine {
-		return summaryLine{about: words.Of(zh, en), put: func(c *cells) { c.integer(int64(n)) }}
-	}
 	lines := []summaryLine{
 		textLine("编号", "run", head.RunID),
-		number("版本", "revision", head.Revision),
+		numberLine("版本", "revision", head.Revision),
 		textLine("版本原因", "why this revision", both(words.Why(head.RevisionWhy))),
 	}
 	if head.Supersedes != nil {
 		before := strconv.Itoa(*head.Supersedes)
-		lines = append(lines, number("与 r"+before+" 不同的门店", "stores changed since r"+before, len(head.Changes)))
+		lines = append(lines, numberLine("与 r"+before+" 不同的门店", "stores changed since r"+before, len(head.Changes)))
 	}
 	if p := head.Previous; p != nil {
 		lines = append(lines, textLine("上一批", "the job's run before", p.RunID+" r"+strconv.Itoa(p.Revision)),
-			moment("上一批截至", "the run before, as of", p.AsOf), number("上一批成功", "succeeded in the run before", p.Counts.Succeeded),
-			number("上一批目标", "targets of the run before", p.Targets), number("两批共有", "stores in both", p.Common),
-			number("新缺席", "newly missing", p.NewlyMissing), number("恢复", "recovered", p.Recovered))
+			momentLine("上一批截至", "the run before, as of", p.AsOf), numberLine("上一批成功", "succeeded in the run before", p.Counts.Succeeded),
+			numberLine("上一批目标", "targets of the run before", p.Targets), numberLine("两批共有", "stores in both", p.Common),
+			numberLine("新缺席", "newly missing", p.NewlyMissing), numberLine("恢复", "recovered", p.Recovered))
 	}
 	return append(lines,
-		textLine("任务", "job", head.Job), number("任务版本", "job version", head.JobVersion),
-		textLine("发起人", "asked by", head.RequestedBy), textLine("批准人", "approved by", head.ApprovedBy),
-		textLine("事由", "because", head.Reason), textLine("输入", "input", string(head.Input)),
-		moment("发起时间", "asked at", head.CreatedAt), moment("截止时间", "barrier", head.BarrierAt), moment("截至", "as of", head.AsOf),
+		textLine("任务", "job", head.Job), textLine("发起人", "asked by", head.RequestedBy), textLine("批准人", "approved by", head.ApprovedBy),
+		textLine("事由", "because", head.Reason),
+		momentLine("发起时间", "asked at", head.CreatedAt), momentLine("截止时间", "barrier", head.BarrierAt), momentLine("截至", "as of", head.AsOf),
 		textLine("时区", "time zone", head.TimeZone))
 }
 
@@ -99,4 +96,12 @@ func textLine(zh, en, text string) summaryLine {
 		}
 		c.text(c.styles.wrapped, text)
 	}}
+}
+
+func numberLine(zh, en string, n int) summaryLine {
+	return summaryLine{about: words.Of(zh, en), put: func(c *cells) { c.integer(int64(n)) }}
+}
+
+func momentLine(zh, en string, at protocol.Time) summaryLine {
+	return summaryLine{about: words.Of(zh, en), put: func(c *cells) { c.moment(at) }}
 }

@@ -1,10 +1,8 @@
-package report
+package workbook
 
 import (
 	"encoding/json"
-	"time"
 
-	"muster/dispatcher/internal/report/line"
 	"muster/dispatcher/internal/report/words"
 	"muster/internal/protocol"
 )
@@ -21,9 +19,9 @@ type totalLine struct {
 // totalsSheet tells what the job's columns amount to.
 func totalsSheet(head *protocol.ReportHead) sheet {
 	s := sheet{name: "合计 totals", filter: true, columns: []sheetColumn{
-		{words.Of("列", "Column"), wide}, {words.Of("项目", "Item"), wide}, {words.Of("值", "Value"), wide}, {words.Of("小于", "Less than"), narrow},
-		{words.Of("单位", "Unit"), narrow}, {words.Of("门店编号", "Store"), middle}, {words.Of("门店数", "Stores"), narrow},
-		{words.Of("有值的门店", "Stores with a value"), middle}, {words.Of("目标合计", "Targets"), narrow}}}
+		{title: words.Of("列", "Column"), width: wide}, {title: words.Of("项目", "Item"), width: wide}, {title: words.Of("值", "Value"), width: wide}, {title: words.Of("小于", "Less than"), width: narrow},
+		{title: words.Of("单位", "Unit"), width: narrow}, {title: words.Of("门店编号", "Store"), width: middle}, {title: words.Of("门店数", "Stores"), width: narrow},
+		{title: words.Of("有值的门店", "Stores with a value"), width: middle}, {title: words.Of("目标合计", "Targets"), width: narrow}}}
 	var fill []func(*cells)
 	for i := range head.Totals {
 		t := &head.Totals[i]
@@ -109,27 +107,4 @@ func unitOf(c *protocol.Column) string {
 		return "B"
 	}
 	return c.Unit
-}
-
-// typed writes a value as the type that it is of: a date, a moment or a truth value rather
-// than its text.
-func (c *cells) typed(of protocol.ColumnType, raw json.RawMessage) {
-	text, _ := line.Text(raw)
-	switch of {
-	case protocol.ColumnBool:
-		c.truth(text == "true")
-		return
-	case protocol.ColumnDate:
-		if day, err := time.Parse(time.DateOnly, text); err == nil {
-			c.date(day)
-			return
-		}
-	case protocol.ColumnTime:
-		if at, err := time.Parse(time.RFC3339, text); err == nil {
-			c.moment(protocol.At(at))
-			return
-		}
-	case protocol.ColumnText, protocol.ColumnInteger, protocol.ColumnNumber, protocol.ColumnBytes, protocol.ColumnDuration:
-	}
-	c.value(raw)
 }

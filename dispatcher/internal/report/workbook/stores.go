@@ -1,4 +1,4 @@
-package report
+package workbook
 
 import (
 	"strings"
@@ -24,18 +24,18 @@ type storeColumn struct {
 	put func(*cells, *protocol.StoreRow)
 }
 
-func storesSheet(head *protocol.ReportHead, rows Rows) sheet {
-	return storeSheet("门店 stores", storeColumns(head), head.Targets, rows,
-		func(*protocol.StoreRow) bool { return true })
+func storesSheet(head *protocol.ReportHead, rows rowSeq) sheet {
+	return storeSheet("门店 stores", storeColumns(head), head.Targets, rows, nil)
 }
 
 // missingSheet has the stores that did not succeed, as everywhere in a report.
-func missingSheet(head *protocol.ReportHead, rows Rows) sheet {
+func missingSheet(head *protocol.ReportHead, rows rowSeq) sheet {
 	return storeSheet("未成功 missing", missingColumns(head), head.Targets-head.Counts.Succeeded, rows,
 		func(row *protocol.StoreRow) bool { return row.Outcome != task.OutcomeSucceeded })
 }
 
-func storeSheet(name string, columns []storeColumn, count int, rows Rows, belongs func(*protocol.StoreRow) bool) sheet {
+// storeSheet has the stores that belong there, which their verdict tells; nil: all.
+func storeSheet(name string, columns []storeColumn, count int, rows rowSeq, belongs func(*protocol.StoreRow) bool) sheet {
 	s := sheet{name: name, rows: count, filter: true}
 	for _, column := range columns {
 		s.columns = append(s.columns, column.sheetColumn)
@@ -47,12 +47,16 @@ func storeSheet(name string, columns []storeColumn, count int, rows Rows, belong
 			if err != nil {
 				return err
 			}
+			if belongs != nil {
+				if row, err := in.Verdict(raw); err != nil {
+					return err
+				} else if !belongs(row) {
+					continue
+				}
+			}
 			row, err := in.Read(raw)
 			if err != nil {
 				return err
-			}
-			if !belongs(row) {
-				continue
 			}
 			line++
 			c.begin(line)
@@ -72,7 +76,7 @@ func storeColumns(head *protocol.ReportHead) []storeColumn {
 		list = append(list, jobColumn(i, column))
 	}
 	list = append(list,
-		textColumn("截止时结果", "At the barrier", middle, func(r *protocol.StoreRow) string { return both(words.Outcome(r.AtBarrier)) }),
+		outcomeColumn("截止时结果", "At the barrier", func(r *protocol.StoreRow) string { return both(words.Outcome(r.AtBarrier)) }),
 		textColumn("补传", "Late", narrow, func(r *protocol.StoreRow) string { return both(words.YesNo(r.Late)) }))
 	list = append(list, evidenceColumns(head.TimeZone)...)
 	return append(list,
@@ -99,7 +103,7 @@ func verdictColumns() []storeColumn {
 	return []storeColumn{
 		textColumn("门店编号", "Store", middle, func(r *protocol.StoreRow) string { return r.StoreID }),
 		textColumn("门店名称", "Name", wide, func(r *protocol.StoreRow) string { return r.Name }),
-		textColumn("结果", "Outcome", middle, func(r *protocol.StoreRow) string { return both(words.Outcome(r.Outcome)) }),
+		outcomeColumn("结果", "Outcome", func(r *protocol.StoreRow) string { return both(words.Outcome(r.Outcome)) }),
 		textColumn("原因", "Reason", widest, func(r *protocol.StoreRow) string { return both(words.Reason(r.Reason)) }),
 		textColumn("原因代码", "Reason code", wide, func(r *protocol.StoreRow) string { return string(r.Reason) }),
 		textColumn("错误代码", "Error code", middle, func(r *protocol.StoreRow) string { return string(failure(r).Code) }),
@@ -109,32 +113,39 @@ func verdictColumns() []storeColumn {
 }
 
 func evidenceColumns(zone string) []storeColumn {
-	moment := func(zh, en string, of func(*protocol.StoreRow) protocol.Time) storeColumn {
-		return storeColumn{sheetColumn{words.Of(zh, en+" ("+zone+")"), wide},
-			func(c *cells, r *protocol.StoreRow) { c.moment(of(r)) }}
-	}
 	return []storeColumn{
 		textColumn("在线", "Online", narrow, func(r *protocol.StoreRow) string { return both(words.YesNo(r.Evidence.Online)) }),
 		numberColumn("已用次数", "Attempts used", func(r *protocol.StoreRow) *int64 { return whole(r.Evidence.Attempts) }),
 		numberColumn("允许次数", "Attempts allowed", func(r *protocol.StoreRow) *int64 { return whole(r.Evidence.AttemptsOf) }),
-		moment("最后在线", "Last seen", func(r *protocol.StoreRow) protocol.Time { return r.Evidence.LastSeenAt }),
-		moment("领取", "Claimed", func(r *protocol.StoreRow) protocol.Time { return r.Evidence.ClaimedAt }),
-		moment("放行", "Granted", func(r *protocol.StoreRow) protocol.Time { return r.Evidence.GrantedAt }),
-		moment("开始", "Started", func(r *protocol.StoreRow) protocol.Time { return r.Evidence.StartedAt }),
-		moment("最后信号", "Last sign", func(r *protocol.StoreRow) protocol.Time { return r.Evidence.LastSignAt }),
-		moment("结果待传", "Ready", func(r *protocol.StoreRow) protocol.Time { return r.Evidence.ReadyAt }),
-		moment("结束", "Finished", func(r *protocol.StoreRow) protocol.Time { return r.FinishedAt }),
+		momentColumn("最后在线", "Last seen", zone, func(r *protocol.StoreRow) protocol.Time { return r.Evidence.LastSeenAt }),
+		momentColumn("领取", "Claimed", zone, func(r *protocol.StoreRow) protocol.Time { return r.Evidence.ClaimedAt }),
+		momentColumn("放行", "Granted", zone, func(r *protocol.StoreRow) protocol.Time { return r.Evidence.GrantedAt }),
+		momentColumn("开始", "Started", zone, func(r *protocol.StoreRow) protocol.Time { return r.Evidence.StartedAt }),
+		momentColumn("最后信号", "Last sign", zone, func(r *protocol.StoreRow) protocol.Time { return r.Evidence.LastSignAt }),
+		momentColumn("结果待传", "Ready", zone, func(r *protocol.StoreRow) protocol.Time { return r.Evidence.ReadyAt }),
+		momentColumn("结束", "Finished", zone, func(r *protocol.StoreRow) protocol.Time { return r.FinishedAt }),
 		numberColumn("时钟偏差毫秒", "Clock skew ms", func(r *protocol.StoreRow) *int64 { return r.Evidence.ClockSkewMs }),
 		textColumn("终端", "Terminal", middle, func(r *protocol.StoreRow) string { return r.TerminalID }),
 	}
 }
 
 func textColumn(zh, en string, width float64, of func(*protocol.StoreRow) string) storeColumn {
-	return storeColumn{sheetColumn{words.Of(zh, en), width}, func(c *cells, r *protocol.StoreRow) { c.plain(of(r)) }}
+	return storeColumn{sheetColumn{title: words.Of(zh, en), width: width}, func(c *cells, r *protocol.StoreRow) { c.plain(of(r)) }}
+}
+
+func outcomeColumn(zh, en string, of func(*protocol.StoreRow) string) storeColumn {
+	column := textColumn(zh, en, middle, of)
+	column.coloured = true
+	return column
+}
+
+func momentColumn(zh, en, zone string, of func(*protocol.StoreRow) protocol.Time) storeColumn {
+	return storeColumn{sheetColumn{title: words.Of(zh, en+" ("+zone+")"), width: wide},
+		func(c *cells, r *protocol.StoreRow) { c.moment(of(r)) }}
 }
 
 func numberColumn(zh, en string, of func(*protocol.StoreRow) *int64) storeColumn {
-	return storeColumn{sheetColumn{words.Of(zh, en), narrow}, func(c *cells, r *protocol.StoreRow) {
+	return storeColumn{sheetColumn{title: words.Of(zh, en), width: narrow}, func(c *cells, r *protocol.StoreRow) {
 		if n := of(r); n != nil {
 			c.integer(*n)
 			return
@@ -148,10 +159,10 @@ func jobColumn(i int, column protocol.Column) storeColumn {
 	if column.Unit != "" {
 		unit = " (" + column.Unit + ")"
 	}
-	return storeColumn{sheetColumn{words.Of(strings.TrimSpace(column.TitleZh+unit), column.Title+unit), middle},
+	return storeColumn{sheetColumn{title: words.Of(strings.TrimSpace(column.TitleZh+unit), column.Title+unit), width: middle},
 		func(c *cells, r *protocol.StoreRow) {
 			if i < len(r.Columns) {
-				c.value(r.Columns[i])
+				c.typed(column.Type, r.Columns[i])
 				return
 			}
 			c.none()

@@ -1,4 +1,4 @@
-package report
+package workbook
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 
 	"muster/dispatcher/internal/report/words"
 	"muster/internal/protocol"
+	"muster/internal/task"
 )
 
 // sheet is one sheet of a workbook: a header and rows under it.
@@ -25,12 +26,29 @@ type sheet struct {
 
 // sheetColumn is a column's header and its width in characters.
 type sheetColumn struct {
-	title words.Pair
-	width float64
+	title    words.Pair
+	width    float64
+	coloured bool // cells that say an outcome or a verdict have its colour
 }
 
 // styles are what the frame calls the looks of cells.
 type styles struct{ header, text, wrapped, moment, share, date int }
+
+// colour is that of cells with a certain text, which it only repeats.
+type colour struct {
+	text       words.Pair
+	paper, ink string
+}
+
+func colours() []colour {
+	return []colour{
+		{words.Outcome(task.OutcomeSucceeded), "C6EFCE", "005200"}, {words.Outcome(task.OutcomeFailed), "FFC7CE", "8C0005"},
+		{words.Outcome(task.OutcomeTimedOut), "FFEB9C", "6B4700"}, {words.Outcome(task.OutcomeOffline), "D9D9D9", "333333"},
+		{words.Outcome(task.OutcomeCancelled), "DDEBF7", "1F3F66"},
+		{words.Verdict(protocol.VerdictComplete), "C6EFCE", "005200"}, {words.Verdict(protocol.VerdictPartial), "FFEB9C", "6B4700"},
+		{words.Verdict(protocol.VerdictBelowQuorum), "FFC7CE", "8C0005"},
+	}
+}
 
 // frame is a workbook without rows: its parts, and each sheet before and after
 // the place where its rows belong.
@@ -51,9 +69,10 @@ func frameOf(head *protocol.ReportHead, sheets []sheet) (frame, error) {
 	f := frame{parts: parts{}}
 	file := excelize.NewFile()
 	file.SetZipWriter(func(io.Writer) excelize.ZipWriter { return f.parts })
-	err := errors.Join(properties(file, head), f.addStyles(file))
+	rules, err := colouring(file)
+	err = errors.Join(err, properties(file, head), f.addStyles(file))
 	for i := range sheets {
-		err = errors.Join(err, addSheet(file, i, &sheets[i]))
+		err = errors.Join(err, addSheet(file, i, &sheets[i], rules))
 	}
 	err = errors.Join(err, file.Write(io.Discard), file.Close())
 	if err != nil {
@@ -105,7 +124,19 @@ func (f *frame) addStyles(file *excelize.File) error {
 	return errors.Join(failures...)
 }
 
-func addSheet(file *excelize.File, index int, s *sheet) error {
+// colouring is how the library is told of the colours. It compares with fixed texts, and
+// computes nothing.
+func colouring(file *excelize.File) (rules []excelize.ConditionalFormatOptions, err error) {
+	for _, c := range colours() {
+		style, failed := file.NewConditionalStyle(&excelize.Style{Font: &excelize.Font{Color: c.ink},
+			Fill: excelize.Fill{Type: "pattern", Pattern: 1, Color: []string{c.paper}}})
+		err = errors.Join(err, failed)
+		rules = append(rules, excelize.ConditionalFormatOptions{Type: "cell", Criteria: "=", Format: &style, Value: `"` + both(c.text) + `"`})
+	}
+	return rules, err
+}
+
+func addSheet(file *excelize.File, index int, s *sheet, rules []excelize.ConditionalFormatOptions) error {
 	var err error
 	if index == 0 { // a new file has one sheet
 		err = file.SetSheetName(file.GetSheetName(0), s.name)
@@ -124,6 +155,10 @@ func addSheet(file *excelize.File, index int, s *sheet) error {
 	for i, column := range s.columns {
 		letters, err := excelize.ColumnNumberToName(i + 1)
 		failures = append(failures, err, file.SetColWidth(s.name, letters, letters, column.width))
+		if column.coloured && s.rows > 0 {
+			place := fmt.Sprintf("%s2:%s%d", letters, letters, 1+s.rows)
+			failures = append(failures, file.SetConditionalFormat(s.name, place, rules))
+		}
 	}
 	if s.filter {
 		failures = append(failures, file.AutoFilter(s.name, "A1:"+last, nil))

@@ -1,7 +1,8 @@
-package report
+package workbook
 
 import (
 	"bufio"
+	"encoding/json"
 	"io"
 	"math"
 	"regexp"
@@ -71,7 +72,7 @@ func (c *cells) none() { c.column++ }
 
 // text writes a string cell.
 func (c *cells) text(style int, text string) {
-	text, cut := fitting(shown(text))
+	text, cut := fitting(Shown(text))
 	if cut {
 		c.cut++
 	}
@@ -103,19 +104,36 @@ func (c *cells) number(digits string) {
 	c.write(digits, "</v></c>")
 }
 
-// value writes the value of a job's column.
-func (c *cells) value(raw []byte) {
-	value, text := line.Text(raw)
+// typed writes a value of a job's column as what the column says that it is: a date, a
+// moment, true or false, or a number. What it is not, and a value that a spreadsheet would
+// not keep, is text. A column without a type has numbers and texts.
+func (c *cells) typed(of protocol.ColumnType, raw json.RawMessage) {
+	text, quoted := line.Text(raw)
 	switch {
-	case text:
-		c.text(c.styles.text, value)
-	case value == "":
+	case text == "" && !quoted:
 		c.none()
-	case value[0] == '-' || value[0] >= '0' && value[0] <= '9':
-		c.number(value)
-	default: // true, false, an object or a list
-		c.text(c.styles.text, value)
+	case !quoted && (of == "" || of.Numeric()) && (text[0] == '-' || text[0] >= '0' && text[0] <= '9'):
+		c.number(text)
+	case !quoted && of == protocol.ColumnBool && (text == "true" || text == "false"):
+		c.truth(text == "true")
+	case quoted && of == protocol.ColumnDate && c.dateOf(text):
+	case quoted && of == protocol.ColumnTime && c.momentOf(text):
+	default: // objects and lists too
+		c.text(c.styles.text, text)
 	}
+}
+
+// dateOf writes the day that the text says, and reports whether it could.
+func (c *cells) dateOf(text string) bool {
+	day, err := time.Parse(time.DateOnly, text)
+	return err == nil && c.days(c.styles.date, day)
+}
+
+// momentOf writes the moment that the text says, and reports whether it could: nothing
+// finer than a millisecond is kept.
+func (c *cells) momentOf(text string) bool {
+	at, err := time.Parse(time.RFC3339, text)
+	return err == nil && at.Nanosecond()%int(time.Millisecond) == 0 && c.days(c.styles.moment, at.In(c.zone))
 }
 
 // share writes a part of a whole in per cent, a dash for a part of nothing.
@@ -132,26 +150,19 @@ func (c *cells) share(share *float64) {
 func (c *cells) moment(t protocol.Time) {
 	if t.IsZero() {
 		c.none()
-		return
+	} else if !c.days(c.styles.moment, t.In(c.zone)) {
+		c.text(c.styles.text, line.Moment(t))
 	}
-	days, ok := serial(t.In(c.zone))
-	if !ok {
-		c.text(c.styles.text, timeCell(t))
-		return
-	}
-	c.open(c.styles.moment, "><v>")
-	c.write(days, "</v></c>")
 }
 
-// date writes a day, and its text where a spreadsheet does not know it.
-func (c *cells) date(day time.Time) {
-	days, ok := serial(day)
-	if !ok {
-		c.text(c.styles.text, day.Format(time.DateOnly))
-		return
+// days writes a wall clock's time as a date, and reports whether spreadsheets know it.
+func (c *cells) days(style int, t time.Time) bool {
+	days, ok := serial(t)
+	if ok {
+		c.open(style, "><v>")
+		c.write(days, "</v></c>")
 	}
-	c.open(c.styles.date, "><v>")
-	c.write(days, "</v></c>")
+	return ok
 }
 
 // truth writes true or false.
@@ -270,9 +281,9 @@ func units(text string) int {
 	return n
 }
 
-// shown is visible for a cell, which may have line breaks and tabs, and for
+// Shown is text as a cell shows it: visible, but for a cell, which may have line breaks and tabs, and for
 // XML, which has no U+FFFE and U+FFFF.
-func shown(text string) string {
+func Shown(text string) string {
 	clean := func(r rune) bool {
 		return r == '\n' || r == '\t' || !words.Acts(r) && r != '\ufffe' && r != '\uffff'
 	}
