@@ -14,7 +14,7 @@ import (
 	"muster/dispatcher/internal/identity"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
-	"muster/dispatcher/internal/trigger"
+	"muster/dispatcher/internal/trigger/approval"
 	"muster/internal/protocol"
 	"muster/internal/trust"
 )
@@ -225,7 +225,7 @@ func (hq *headquarters) publishTrust(ctx context.Context) error {
 
 // rotateKeys does what two persons agreed to, once however often it is asked.
 func (hq *headquarters) rotateKeys(ctx context.Context, a store.Approval) error {
-	asked, err := trigger.ReadKeys(a)
+	asked, err := approval.ReadKeys(a)
 	if err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ func (hq *headquarters) wireTrigger() error {
 	hq.planner = plan.New(rand.Reader)
 	hq.planner.Limit(bounds(hq.cfg).Limits)
 	cfg := trigger.Config{
-		Runs: hq.store, Tasks: hq.store, Register: hq.store, World: hq.store, Planner: hq.planner, Bounds: bounds(hq.cfg), Jobs: hq.jobs, Sender: hq.orders,
+		Runs: hq.store, Tasks: hq.store, World: hq.store, Approvals: hq.store, Past: hq.store, Planner: hq.planner, Bounds: bounds(hq.cfg), Jobs: hq.jobs, Sender: hq.orders,
 		Waiting: hq.grant.Waiting, Now: hq.now, Logger: hq.log, Ward: hq.ward,
 		People: hq.people, Sound: hq.sound,
 	}

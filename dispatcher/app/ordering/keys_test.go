@@ -11,6 +11,7 @@ import (
 	"muster/dispatcher/internal/identity"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/trigger"
+	"muster/dispatcher/internal/trigger/approval"
 	"muster/internal/protocol"
 )
 
@@ -39,7 +40,7 @@ func setupSafe(t *testing.T) *safe {
 }
 
 func (s *safe) rotate(_ context.Context, a store.Approval) error {
-	request, err := trigger.ReadKeys(a)
+	request, err := approval.ReadKeys(a)
 	if err == nil {
 		err = s.fails
 	}

@@ -67,7 +67,7 @@ func openBrittle(t *testing.T, b *brittle) (d *desk, alarms *[]string) {
 			t.Fatal("the runs are not the store")
 		}
 		b.Store = s
-		cfg.Runs, cfg.Tasks, cfg.Register = b, b, b
+		cfg.Runs, cfg.Tasks, cfg.Approvals = b, b, b
 		cfg.Ward = &quarantine.Ward{Logger: cfg.Logger, Now: cfg.Now, Alarm: func(kind, subject string, trouble error) {
 			*alarms = append(*alarms, fmt.Sprintf("%s %s: %v", kind, subject, trouble))
 		}}

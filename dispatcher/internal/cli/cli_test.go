@@ -72,7 +72,7 @@ func setup(t *testing.T, tune ...func(*trigger.Config)) *headquarters {
 		t.Fatal(err)
 	}
 	hq.sender = transport.NewSender(link, topics, time.Now)
-	stepConfig := trigger.Config{Runs: hq.store, Tasks: hq.store, Register: hq.store, World: hq.store, Planner: plan.New(rand.Reader), Sender: hq.sender, Now: time.Now, Logger: log,
+	stepConfig := trigger.Config{Runs: hq.store, Tasks: hq.store, World: hq.store, Approvals: hq.store, Past: hq.store, Planner: plan.New(rand.Reader), Sender: hq.sender, Now: time.Now, Logger: log,
 		Jobs: job.NewRegistry(job.Spec{Name: "collect_log", Version: 1, Title: "Collect", Policy: job.DefaultPolicy(),
 			Input: compile(t, "collect_log_input.v1.schema.json"), Output: compile(t, "collect_log_output.v1.schema.json")})}
 	for _, f := range tune {

@@ -9,6 +9,7 @@ import (
 	"muster/dispatcher/internal/people"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/trigger/refuse"
+	"muster/dispatcher/internal/trigger/tell"
 	"muster/internal/protocol"
 	"muster/internal/task"
 )
@@ -34,22 +35,13 @@ func (t *Trigger) cancel(ctx context.Context, person people.Person, payload []by
 		return echo, err
 	}
 	if request.Reason != "" && len(cancelled) > 0 {
-		if err := t.Register.Audit(ctx, user, "cancel_reason", request.RunID, request.Reason, now); err != nil {
+		if err := t.World.Audit(ctx, user, "cancel_reason", request.RunID, request.Reason, now); err != nil {
 			t.Logger.Error("cannot note why a run was cancelled", "run_id", request.RunID, "error", err)
 		}
 	}
 	t.Logger.Info("run cancelled", "run_id", request.RunID, "user", user, "cancelled", len(cancelled), "finished", finished)
-	n := len(cancelled)
-	reply := protocol.Reply{OK: true, Status: "accepted", RequestID: request.RequestID, RunID: request.RunID, Cancelled: &n, Finished: &finished}
-	switch {
-	case n == 0:
-		reply.Message, reply.MessageZh = "already finished: nothing was left to cancel", "均已结束，没有可取消的任务"
-	case finished > 0:
-		reply.Message = fmt.Sprintf("%d cancelled, %d were already finished", n, finished)
-		reply.MessageZh = fmt.Sprintf("已取消 %d 个，另有 %d 个此前已结束", n, finished)
-	default:
-		reply.Message, reply.MessageZh = fmt.Sprintf("%d cancelled", n), fmt.Sprintf("已取消 %d 个", n)
-	}
+	reply := tell.Cancelled(request.RunID, len(cancelled), finished)
+	reply.RequestID = request.RequestID
 	return reply, nil
 }
 
@@ -57,7 +49,7 @@ func (t *Trigger) cancel(ctx context.Context, person people.Person, payload []by
 // have ordered, and stores that are not among its targets, before anything is
 // changed.
 func (t *Trigger) checkTargets(ctx context.Context, person people.Person, runID string, stores []string) error {
-	run, err := t.Runs.GetRun(ctx, runID)
+	run, err := t.World.GetRun(ctx, runID)
 	if errors.Is(err, store.ErrNotFound) {
 		return refuse.UnknownRun(runID)
 	}
@@ -67,26 +59,7 @@ func (t *Trigger) checkTargets(ctx context.Context, person people.Person, runID 
 	if err := t.checkOwner(ctx, person, run); err != nil {
 		return err
 	}
-	strangers, err := t.strangers(ctx, runID, stores)
-	if err == nil && len(strangers) > 0 {
-		err = refuse.NoTarget(runID, "/stores", strangers)
-	}
-	return err
-}
-
-// strangers are the stores that are no targets of the run.
-func (t *Trigger) strangers(ctx context.Context, runID string, stores []string) ([]string, error) {
-	var strangers []string
-	for _, storeID := range stores {
-		tasks, err := t.Tasks.GetTaskOf(ctx, runID, storeID)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return nil, err
-		}
-		if len(tasks) == 0 {
-			strangers = append(strangers, storeID)
-		}
-	}
-	return strangers, nil
+	return t.wishes.CheckTargets(ctx, runID, stores)
 }
 
 // checkOwner refuses a run that is of a job, or has a target, which the person
@@ -98,7 +71,7 @@ func (t *Trigger) checkOwner(ctx context.Context, person people.Person, run stor
 	if person.Everywhere() {
 		return nil
 	}
-	places, err := t.Register.ListPlaces(ctx)
+	places, err := t.World.ListPlaces(ctx)
 	if err != nil {
 		return fmt.Errorf("cannot list stores: %w", err)
 	}

@@ -13,7 +13,9 @@ import (
 	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
-	"muster/internal/protocol"
+	"muster/dispatcher/internal/trigger/approval"
+	"muster/dispatcher/internal/trigger/once"
+	"muster/dispatcher/internal/trigger/wish"
 	"muster/internal/task"
 )
 
@@ -27,18 +29,12 @@ const (
 	DefaultTechnicianBurst = 10
 )
 
-// Maker makes runs, of a request or of an approval.
-type Maker interface {
-	CreateRun(ctx context.Context, run store.Run, places []store.Place, tasks []store.NewTask, req store.Request, now time.Time) (store.Created, error)
-	CreateApprovedRun(ctx context.Context, approvalID, by string, run store.Run, places []store.Place, tasks []store.NewTask, req store.Request, now time.Time) (store.Created, error)
-}
-
 // Runs is what changes.
 type Runs interface {
-	Maker
-	FindRequest(ctx context.Context, user, requestID string) (store.Request, store.Run, error)
-	GetRun(ctx context.Context, runID string) (store.Run, error)
+	CreateRun(ctx context.Context, run store.Run, places []store.Place, tasks []store.NewTask, req store.Request, now time.Time) (store.Created, error)
+	CreateApprovedRun(ctx context.Context, approvalID, by string, run store.Run, places []store.Place, tasks []store.NewTask, req store.Request, now time.Time) (store.Created, error)
 	Cancel(ctx context.Context, runID string, stores []string, reason task.Reason, by string, now time.Time) ([]store.Task, int, error)
+	once.Runs
 }
 
 // Tasks is what a status tells.
@@ -49,33 +45,11 @@ type Tasks interface {
 	GetResult(ctx context.Context, taskID string, attempt int) (store.Attempt, error)
 }
 
-// Approvals is what waits for the word of a second person.
-type Approvals interface {
-	AddApproval(ctx context.Context, a store.Approval, now time.Time) (store.Approval, bool, error)
-	GetApproval(ctx context.Context, approvalID string) (store.Approval, error)
-	ListApprovals(ctx context.Context, pendingOnly bool) ([]store.Approval, error)
-	DecideApproval(ctx context.Context, approvalID, by, state, why string, now time.Time) (store.Approval, error)
-}
-
-// Register is the list of stores, the book of who did what, and what waits to
-// be done.
-type Register interface {
-	ListPlaces(ctx context.Context) ([]store.Place, error)
-	Audit(ctx context.Context, actor, action, subject, detail string, now time.Time) error
-	LastApproval(ctx context.Context, requester, requestID string) (store.Approval, error)
-	Approvals
-}
-
-// World is what a run would meet, and what a retry would ask again.
+// World is what runs meet, and the book of who did what.
 type World interface {
+	wish.World
 	Outlook(ctx context.Context, job string) (store.Outlook, error)
-	ListMissing(ctx context.Context, runID string) ([]store.Missing, error)
-}
-
-// Planner expands a request into a run with its targets and tasks. It refuses
-// with a *protocol.Error.
-type Planner interface {
-	Expand(user string, request protocol.RunRequest, spec job.Spec, places []store.Place, now time.Time) (store.Run, []store.Place, []store.NewTask, error)
+	Audit(ctx context.Context, actor, action, subject, detail string, now time.Time) error
 }
 
 // Bounds are headquarters' own, of every run.
@@ -89,13 +63,14 @@ type Bounds struct {
 
 // Config is what a Trigger needs.
 type Config struct {
-	Runs     Runs
-	Tasks    Tasks
-	Register Register
-	World    World
-	Planner  Planner
-	Jobs     *job.Registry
-	Sender   *transport.Sender
+	Runs      Runs
+	Tasks     Tasks
+	World     World
+	Approvals approval.Approvals
+	Past      approval.Past
+	Planner   wish.Planner
+	Jobs      *job.Registry
+	Sender    *transport.Sender
 	// People says who may ask; nil: everybody is an operator who may approve.
 	People *people.People
 	// Waiting tells how many claims of a run wait for a slot; nil: none is known.
@@ -115,13 +90,9 @@ type Config struct {
 	TechnicianRate  rate.Limit
 	TechnicianBurst int
 	Bounds          Bounds // until Limit changes them
-	// Approved does what is approved and is no run, see KeysRequest; DecidedBy
-	// is who approves. When it fails the approval waits on. It must do nothing
-	// more when the same approval comes again: a crash may come before it is
-	// noted as approved. nil: nothing else can be asked for.
+	// Approved does what is approved and is no run, see approval.Desk.
 	Approved func(ctx context.Context, a store.Approval) error
-	// Rotated tells which keys an approval made; nil: nobody is told.
-	Rotated func(approvalID string) (identity.Rotated, bool)
+	Rotated  func(approvalID string) (identity.Rotated, bool)
 }
 
 func (c *Config) setDefaults() {

@@ -2,11 +2,12 @@ package trigger
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
 	"muster/dispatcher/internal/people"
+	"muster/dispatcher/internal/trigger/tell"
+	"muster/dispatcher/internal/trigger/wish"
 	"muster/internal/protocol"
 )
 
@@ -15,23 +16,23 @@ const maxSilent = 100
 
 // forecast tells what a run would meet, all but making it: what is refused here
 // would be refused then.
-func (t *Trigger) forecast(ctx context.Context, person people.Person, w wish) (protocol.Reply, error) {
-	echo := protocol.Reply{RequestID: w.id}
-	if err := overdue(w.deadline, t.Now()); err != nil {
+func (t *Trigger) forecast(ctx context.Context, person people.Person, w wish.Wish) (protocol.Reply, error) {
+	echo := protocol.Reply{RequestID: w.ID}
+	if err := wish.InTime(w.Deadline, t.Now()); err != nil {
 		return echo, err
 	}
-	plan, err := w.expand(ctx, person)
+	plan, err := w.Expand(ctx, person)
 	if err != nil {
 		return echo, err
 	}
-	outlook, err := t.World.Outlook(ctx, plan.spec.Name)
+	outlook, err := t.World.Outlook(ctx, plan.Spec.Name)
 	if err != nil {
 		return echo, err
 	}
 	all := t.bounds.Load().Limits
-	f := &protocol.Forecast{GrantsPerSecond: plan.run.Policy.Rate(all), TypicalMs: outlook.Typical.Milliseconds(),
-		NeedsApproval: t.secondWord(plan), SilentStores: []protocol.SilentStore{}}
-	for _, place := range plan.targets {
+	f := protocol.Forecast{GrantsPerSecond: plan.Run.Policy.Rate(all), TypicalMs: outlook.Typical.Milliseconds(),
+		NeedsApproval: t.needsApproval(plan), SilentStores: []protocol.SilentStore{}}
+	for _, place := range plan.Targets {
 		if outlook.Online[place.StoreID] {
 			f.Online++
 		}
@@ -42,16 +43,10 @@ func (t *Trigger) forecast(ctx context.Context, person people.Person, w wish) (p
 	}
 	slices.SortFunc(f.SilentStores, func(a, b protocol.SilentStore) int { return strings.Compare(a.StoreID, b.StoreID) })
 	f.SilentStores = f.SilentStores[:min(len(f.SilentStores), maxSilent)]
-	finish := plan.at.Add(plan.run.Policy.Finish(f.Online, outlook.Typical, all))
+	finish := plan.At.Add(plan.Run.Policy.Finish(f.Online, outlook.Typical, all))
 	f.FinishAt = protocol.At(finish)
-	reply := protocol.Reply{OK: true, Status: "accepted", RequestID: w.id, ParentRun: plan.run.ParentRun, Stores: plan.run.Targets,
-		BarrierAt: protocol.At(plan.run.BarrierAt), Forecast: f,
-		Message:   fmt.Sprintf("nothing was created; stores: %d, online now: %d", plan.run.Targets, f.Online),
-		MessageZh: fmt.Sprintf("未创建任何内容；门店：%d，当前在线：%d", plan.run.Targets, f.Online)}
-	if finish.After(plan.run.BarrierAt) {
-		reply.Message += "; at this rate the last ones come after the report"
-		reply.MessageZh += "；按此速率，最后一批将晚于报告时间"
-	}
-	noteLeftOut(&reply, plan.leftOut)
+	reply := tell.Forecast(plan.Run, f, finish.After(plan.Run.BarrierAt))
+	reply.RequestID = w.ID
+	tell.LeftOut(&reply, plan.LeftOut)
 	return reply, nil
 }

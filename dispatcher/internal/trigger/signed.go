@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"muster/dispatcher/internal/trigger/refuse"
+	"muster/dispatcher/internal/trigger/wish"
 )
 
 // maxAhead is how far ahead the deadline of a signed request may lie: so long may
@@ -38,12 +39,5 @@ func (t *Trigger) inTime(deadline int64) error {
 	if err := t.wantDeadline(deadline); err != nil {
 		return err
 	}
-	return overdue(deadline, t.Now())
-}
-
-func overdue(deadline int64, now time.Time) error {
-	if deadline > 0 && now.UnixMilli() > deadline {
-		return refuse.Expired(now, time.UnixMilli(deadline))
-	}
-	return nil
+	return wish.InTime(deadline, t.Now())
 }

@@ -7,6 +7,7 @@ import (
 	"muster/dispatcher/internal/people"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/trigger/refuse"
+	"muster/dispatcher/internal/trigger/tell"
 	"muster/internal/protocol"
 	"muster/internal/task"
 )
@@ -18,11 +19,11 @@ func (t *Trigger) status(ctx context.Context, person people.Person, payload []by
 	}
 	switch {
 	case request.Approvals:
-		return t.listApprovals(ctx, person)
+		return t.approvals.List(ctx, person)
 	case request.ApprovalID != "":
-		return t.showApproval(ctx, request.ApprovalID)
+		return t.approvals.Show(ctx, request.ApprovalID)
 	}
-	run, err := t.Runs.GetRun(ctx, request.RunID)
+	run, err := t.World.GetRun(ctx, request.RunID)
 	if errors.Is(err, store.ErrNotFound) {
 		return protocol.Reply{}, refuse.UnknownRun(request.RunID)
 	}
@@ -33,9 +34,7 @@ func (t *Trigger) status(ctx context.Context, person people.Person, payload []by
 	if err != nil {
 		return protocol.Reply{}, err
 	}
-	topics := t.Sender.Topics()
-	reply := protocol.Reply{OK: true, Status: "accepted", RunID: run.RunID, State: state,
-		Watch: topics.Run(run.RunID, protocol.RunState), Summary: topics.Run(run.RunID, protocol.RunSummary)}
+	reply := tell.State(t.Sender.Topics(), state)
 	if request.StoreID == "" {
 		return reply, nil
 	}
@@ -104,51 +103,4 @@ func (t *Trigger) record(ctx context.Context, run store.Run, storeID string) (*p
 	}
 	record.Result, record.Error = attempt.Result, attempt.Failure
 	return record, nil
-}
-
-func (t *Trigger) jobs() protocol.Reply {
-	reply := protocol.Reply{OK: true, Status: "accepted", Jobs: []protocol.JobInfo{}}
-	for _, spec := range t.Jobs.List() {
-		reply.Jobs = append(reply.Jobs, spec.Info())
-	}
-	return reply
-}
-
-// noHash stands in examples for the contentHash that an approval is shown with.
-const noHash = "0000000000000000000000000000000000000000000000000000000000000000"
-
-// help explains the verbs that the person has.
-func (t *Trigger) help(person people.Person) protocol.Reply {
-	topics := t.Sender.Topics()
-	reply := protocol.Reply{
-		OK: true, Status: "accepted",
-		Message: "publish one of these; the answer comes on the request's response topic below " + topics.Replies(person.Name) +
-			", or else on " + topics.LastReply(person.Name),
-		MessageZh: "按以下格式发布请求；答复发到请求指定的、位于 " + topics.Replies(person.Name) + " 之下的响应主题，否则发到 " + topics.LastReply(person.Name),
-	}
-	for _, line := range []struct {
-		verb    protocol.Verb
-		payload string
-	}{
-		{protocol.VerbRun, `{"job":"collect_log","stores":"all","input":{"date":"yesterday"}}`},
-		{protocol.VerbRun, `{"requestId":"my-1","job":"collect_log","stores":["SH_0312","SH_0313"],"barrierSeconds":120}`},
-		{protocol.VerbRun, `{"job":"collect_log","stores":{"labels":"region=east,format!=kiosk"}}`},
-		{protocol.VerbRun, `{"job":"collect_log","stores":{"allBut":["SH_0312"]},"dryRun":true}`},
-		{protocol.VerbStatus, `{"runId":"RUN"}`},
-		{protocol.VerbStatus, `{"runId":"RUN","storeId":"SH_0312"}`},
-		{protocol.VerbRetry, `{"runId":"RUN"}`},
-		{protocol.VerbRetry, `{"runId":"RUN","stores":["SH_0312"],"reason":"the line is back"}`},
-		{protocol.VerbStatus, `{"approvalId":"APPROVAL"}`},
-		{protocol.VerbStatus, `{"approvals":true}`},
-		{protocol.VerbApprove, `{"approvalId":"APPROVAL","contentHash":"` + noHash + `","decision":"approve"}`},
-		{protocol.VerbApprove, `{"approvalId":"APPROVAL","contentHash":"` + noHash + `","decision":"reject","reason":"WHY"}`},
-		{protocol.VerbCancel, `{"runId":"RUN","stores":["SH_0312"]}`},
-		{protocol.VerbJobs, `{}`},
-		{protocol.VerbHelp, `{}`},
-	} {
-		if person.May(line.verb) == nil {
-			reply.Usage = append(reply.Usage, topics.Request(person.Name, line.verb)+" "+line.payload)
-		}
-	}
-	return reply
 }

@@ -23,7 +23,11 @@ import (
 	"muster/dispatcher/internal/schema"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
+	"muster/dispatcher/internal/trigger/approval"
+	"muster/dispatcher/internal/trigger/once"
 	"muster/dispatcher/internal/trigger/refuse"
+	"muster/dispatcher/internal/trigger/tell"
+	"muster/dispatcher/internal/trigger/wish"
 	"muster/internal/logs"
 	"muster/internal/protocol"
 	"muster/internal/redact"
@@ -40,12 +44,14 @@ const (
 // Trigger is step 1. Make it with New; safe for concurrent use.
 type Trigger struct {
 	Config
-	schemas map[protocol.Verb]*schema.Schema
-	limits  *limits
-	bounds  atomic.Pointer[Bounds]
-	locks   userLocks
-	refused atomic.Int64
-	sparing logs.Sparing // by who and what: a line a refusal would fill the disk
+	schemas   map[protocol.Verb]*schema.Schema
+	limits    *limits
+	bounds    atomic.Pointer[Bounds]
+	wishes    wish.Reader
+	approvals *approval.Desk
+	locks     once.Locks
+	refused   atomic.Int64
+	sparing   logs.Sparing // by who and what: a line a refusal would fill the disk
 
 	mu      sync.RWMutex // held for reading by every request, for writing by Start and Stop
 	started time.Time
@@ -57,6 +63,9 @@ type Trigger struct {
 func New(cfg Config) (*Trigger, error) {
 	cfg.setDefaults()
 	t := &Trigger{Config: cfg, schemas: map[protocol.Verb]*schema.Schema{}, limits: newLimits()}
+	t.wishes = wish.Reader{World: cfg.World, Planner: cfg.Planner, Jobs: cfg.Jobs, People: cfg.People, Now: cfg.Now}
+	t.approvals = &approval.Desk{Approvals: cfg.Approvals, Past: cfg.Past, People: cfg.People, Wishes: t.wishes, Locks: &t.locks, Create: t.create,
+		Do: cfg.Approved, Rotated: cfg.Rotated, Sender: cfg.Sender, Now: cfg.Now, Logger: cfg.Logger}
 	t.Limit(cfg.Bounds)
 	for _, verb := range []protocol.Verb{protocol.VerbRun, protocol.VerbCancel, protocol.VerbStatus, protocol.VerbRetry, protocol.VerbApprove} {
 		file := string(verb) + "_request.v1.schema.json"
@@ -181,10 +190,10 @@ func (t *Trigger) answer(ctx context.Context, addr protocol.Address, in transpor
 		if err := t.Sound(ctx); err != nil {
 			return protocol.Reply{}, err
 		}
-		return t.jobs(), nil
+		return tell.Jobs(t.Jobs.List()), nil
 	case protocol.VerbHelp:
 	}
-	return t.help(person), nil
+	return tell.Help(t.Sender.Topics(), person), nil
 }
 
 // admit lets in who may ask for the verb, not too often, and has signed where a

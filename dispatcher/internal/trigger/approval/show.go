@@ -1,4 +1,4 @@
-package trigger
+package approval
 
 import (
 	"context"
@@ -6,51 +6,50 @@ import (
 
 	"muster/dispatcher/internal/people"
 	"muster/dispatcher/internal/store"
+	"muster/dispatcher/internal/trigger/tell"
+	"muster/dispatcher/internal/trigger/wish"
 	"muster/internal/protocol"
 )
 
 // maxListed bounds the approvals that one reply lists.
 const maxListed = 100
 
-// listApprovals tells what waits: to whoever may decide everything, to others
-// what they asked for.
-func (t *Trigger) listApprovals(ctx context.Context, person people.Person) (protocol.Reply, error) {
-	pending, err := t.pending(ctx)
+// List tells what waits: to whoever may decide everything, to others what they
+// asked for.
+func (d *Desk) List(ctx context.Context, person people.Person) (protocol.Reply, error) {
+	pending, err := d.pending(ctx)
 	if err != nil {
 		return protocol.Reply{}, err
 	}
 	all := person.May(protocol.VerbApprove) == nil
-	reply := protocol.Reply{OK: true, Status: "accepted"}
+	var list []protocol.Approval
 	for _, a := range pending {
-		if len(reply.Approvals) == maxListed {
+		if len(list) == maxListed {
 			break
 		}
 		if all || a.Requester == person.Name {
-			shown := t.shown(ctx, a)
+			shown := d.shown(ctx, a)
 			shown.Request = nil
-			reply.Approvals = append(reply.Approvals, shown)
+			list = append(list, shown)
 		}
 	}
-	if len(reply.Approvals) == 0 {
-		reply.Message, reply.MessageZh = "nothing waits for approval", "没有待批准的请求"
-	}
-	return reply, nil
+	return tell.Pending(list), nil
 }
 
-func (t *Trigger) showApproval(ctx context.Context, approvalID string) (protocol.Reply, error) {
-	approval, err := t.getApproval(ctx, approvalID)
+// Show tells of one approval, whatever became of it.
+func (d *Desk) Show(ctx context.Context, approvalID string) (protocol.Reply, error) {
+	approval, err := d.get(ctx, approvalID)
 	if err != nil {
 		return protocol.Reply{}, err
 	}
-	shown := t.shown(ctx, approval)
-	return protocol.Reply{OK: true, Status: "accepted", ApprovalID: approvalID, RunID: approval.RunID, Approval: &shown}, nil
+	return tell.Approval(d.shown(ctx, approval)), nil
 }
 
-func (t *Trigger) shown(ctx context.Context, a store.Approval) protocol.Approval {
+func (d *Desk) shown(ctx context.Context, a store.Approval) protocol.Approval {
 	shown := protocol.Approval{ApprovalID: a.ApprovalID, Kind: a.Kind, State: a.State, Requester: a.Requester, ContentHash: a.ContentHash,
 		CreatedAt: protocol.At(a.CreatedAt), ExpiresAt: protocol.At(a.ExpiresAt), DecidedAt: protocol.At(a.DecidedAt),
 		DecidedBy: a.DecidedBy, RunID: a.RunID, Why: a.Why}
-	if a.State == store.ApprovalPending && isOverdue(a, t.Now()) {
+	if a.State == store.ApprovalPending && overdue(a, d.Now()) {
 		shown.State = store.ApprovalExpired
 	}
 	shown.Stores, shown.Request = a.Stores, json.RawMessage(a.Request)
@@ -60,10 +59,10 @@ func (t *Trigger) shown(ctx context.Context, a store.Approval) protocol.Approval
 		}
 		return shown
 	}
-	switch request, retry, err := asked(a); {
+	switch request, retry, err := wish.Asked(a); {
 	case err != nil: // it shows as it is
 	case retry != nil:
-		parent, err := t.Runs.GetRun(ctx, retry.RunID)
+		parent, err := d.Past.GetRun(ctx, retry.RunID)
 		if err == nil {
 			shown.Job = parent.Job
 		}
