@@ -19,7 +19,7 @@ import (
 // with a shell script that does the job probe, and where it keeps answers.
 type anyAgent struct {
 	start   func(s *site, script string) *programs.Process
-	answers string // a glob below the site's folder
+	answers string // a glob below the site's folder; what is being written is none yet
 }
 
 // agents are ours, and the example of docs/examples, which is written after
@@ -35,7 +35,7 @@ func agents(t *testing.T) map[string]anyAgent {
 		"ours": {answers: "agents/A/kept/outbox/*.answer", start: func(s *site, script string) *programs.Process {
 			return s.agent("A", fmt.Sprintf("executors:\n  - type: probe\n    version: 1\n    command: [sh, %q]\n", script))
 		}},
-		"python": {answers: "python/results/*", start: func(s *site, script string) *programs.Process {
+		"python": {answers: "python/results/*[0-9A-Z]", start: func(s *site, script string) *programs.Process {
 			return programs.Launch(s.t, python, example, "--broker", s.addr, "--store", "A", "--job", "probe:1",
 				"--work", filepath.Join(s.dir, "python"), "sh", script)
 		}},
