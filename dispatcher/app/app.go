@@ -12,11 +12,14 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"sync"
 	"time"
 
+	"muster/dispatcher/app/internal/measure"
 	"muster/dispatcher/config"
 	"muster/dispatcher/internal/auditor"
 	"muster/dispatcher/internal/clock"
+	"muster/dispatcher/internal/hands"
 	"muster/dispatcher/internal/register"
 	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
@@ -67,9 +70,9 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 		return err
 	}
 	own := clock.New(opts.Wall)
-	hq := &headquarters{cfg: cfg, topics: topics, log: log, version: opts.Version, jobs: jobs, hands: newHands(), welcomed: make(chan struct{}), disk: make(chan error, diskWords), end: end,
-		clock: own, now: own.Now, listen: opts.Listen, again: opts.Again, measured: newMeasured(opts.Wall())}
-	st, err := openStore(ctx, cfg, log, hq.diskSaid, hq.measured.commits.Note)
+	hq := &headquarters{cfg: cfg, topics: topics, log: log, version: opts.Version, jobs: jobs, hands: hands.New(), welcomed: make(chan struct{}), disk: make(chan error, diskWords), end: end,
+		clock: own, now: own.Now, listen: opts.Listen, again: opts.Again, meter: measure.New(opts.Wall())}
+	st, err := openStore(ctx, cfg, log, hq.diskSaid, hq.meter.Committed)
 	if err != nil {
 		return err
 	}
@@ -85,7 +88,7 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 		}
 		return err
 	}
-	hq.measured.ready.Store(true)
+	hq.ready.Store(true)
 	opts.Ready(hq.address())
 	hq.serve(ctx, opts.Hangup)
 	log.Info("headquarters stops")
@@ -107,7 +110,7 @@ func (hq *headquarters) serve(ctx context.Context, hangup <-chan os.Signal) {
 		case <-ctx.Done():
 			return
 		case <-hangup:
-			_, _ = hq.reload(ctx) // says in log and alarm what is wrong
+			_, _ = hq.reload.Again(ctx) // says in log and alarm what is wrong
 		}
 	}
 }
@@ -176,4 +179,24 @@ func (s *stack) unwind() error {
 		errs = append(errs, (*s)[i]())
 	}
 	return errors.Join(errs...)
+}
+
+// every does work again and again until the cleanup stops it: after a first wait, then
+// as often as then says.
+func (hq *headquarters) every(ctx context.Context, cleanup *stack, what string, first, then time.Duration, work func(context.Context)) {
+	ctx, stop := context.WithCancel(ctx)
+	var loop sync.WaitGroup
+	loop.Go(func() {
+		timer := time.NewTimer(first)
+		defer timer.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-timer.C:
+				timer.Reset(hq.ward.Turn(what, then, func() time.Duration { work(ctx); return then }))
+			}
+		}
+	})
+	cleanup.push(func() error { stop(); loop.Wait(); return nil })
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"muster/dispatcher/internal/identity"
@@ -32,29 +31,14 @@ func (hq *headquarters) startSharing(ctx context.Context, cleanup *stack) error 
 	if trouble != nil { // such as a full disk
 		hq.log.Error("cannot give the broker its files, it has those of an earlier start", "error", trouble)
 	}
-	sharing, stop := context.WithCancel(ctx)
-	var loop sync.WaitGroup
-	loop.Go(func() {
-		tick := time.NewTicker(shareEvery)
-		defer tick.Stop()
-		failing := trouble != nil
-		for {
-			select {
-			case <-sharing.Done():
-				return
-			case <-tick.C:
-				hq.ward.Turn("the files of the broker", shareEvery, func() time.Duration {
-					err := share(id.Folder, id.BrokerFolder)
-					if err != nil && !failing { // once for each trouble
-						hq.log.Error("cannot give the broker its files", "error", err)
-					}
-					failing = err != nil
-					return shareEvery
-				})
-			}
+	failing := trouble != nil
+	hq.every(ctx, cleanup, "the files of the broker", shareEvery, shareEvery, func(context.Context) {
+		err := share(id.Folder, id.BrokerFolder)
+		if err != nil && !failing { // once for each trouble
+			hq.log.Error("cannot give the broker its files", "error", err)
 		}
+		failing = err != nil
 	})
-	cleanup.push(func() error { stop(); loop.Wait(); return nil })
 	return nil
 }
 

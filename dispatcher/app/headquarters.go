@@ -8,9 +8,11 @@ import (
 	"net/url"
 	"runtime/debug"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
+	"muster/dispatcher/app/internal/measure"
+	"muster/dispatcher/app/internal/reload"
 	"muster/dispatcher/config"
 	"muster/dispatcher/internal/admin"
 	alarms "muster/dispatcher/internal/alarm"
@@ -22,6 +24,7 @@ import (
 	"muster/dispatcher/internal/enrol"
 	"muster/dispatcher/internal/gate"
 	"muster/dispatcher/internal/grant"
+	"muster/dispatcher/internal/hands"
 	"muster/dispatcher/internal/identity"
 	"muster/dispatcher/internal/intake"
 	"muster/dispatcher/internal/job"
@@ -51,15 +54,16 @@ type headquarters struct {
 	end     context.CancelCauseFunc // ends headquarters over a trouble that nothing mends
 	// welcomed is closed when others are let in.
 	welcomed chan struct{}
+	ready    atomic.Bool                   // everything has started
+	again    func() (config.Config, error) // reads the configuration once more; nil: it cannot be
 	topics   protocol.Topics
 	zone     *time.Location // of reports and lines
 	jobs     *job.Registry
 	people   *people.People
-	again    func() (config.Config, error) // reads the configuration once more; nil: it cannot be
 	store    *store.Store
 
 	link   transport.Link
-	hands  *hands
+	hands  *hands.Hands
 	queue  *transport.Queue
 	sender *transport.Sender       // waits for the broker
 	orders *transport.Sender       // never blocks
@@ -71,16 +75,16 @@ type headquarters struct {
 	admin    *admin.Server
 	auditor  *auditor.Auditor
 
-	aside     *quarantine.Quarantine // nil: it cannot be had
-	ward      *quarantine.Ward
-	troubles  troubles // that are not over
-	bans      bans
-	raised    *alarms.Book // of alarms that are not over
-	belied    logs.Sparing // alarms of an offer that another one replaced
-	reloading sync.Mutex
-	measured  *measured
-	disk      chan error   // what the database says of its disk; nil: well again
-	panicked  logs.Sparing // a message that makes a step panic
+	aside    *quarantine.Quarantine // nil: it cannot be had
+	ward     *quarantine.Ward
+	troubles alarms.Troubles
+	bans     bans
+	raised   *alarms.Book // of alarms that are not over
+	belied   logs.Sparing // alarms of an offer that another one replaced
+	reload   *reload.Reload
+	meter    *measure.Meter
+	disk     chan error   // what the database says of its disk; nil: well again
+	panicked logs.Sparing // a message that makes a step panic
 
 	planner   *plan.Planner
 	trigger   *trigger.Trigger
@@ -126,7 +130,7 @@ func (hq *headquarters) start(ctx context.Context, cleanup *stack) error {
 	hq.queue.Start(ctx)
 	cleanup.push(stopped(hq.queue.Stop))
 	for _, stop := range []func(){hq.presence.Stop, hq.offer.Stop, hq.grant.Stop, hq.intake.Stop, hq.backlog.Stop,
-		hq.catalogue.Stop, hq.barrier.Stop, hq.watch.Stop, hq.hands.stop} {
+		hq.catalogue.Stop, hq.barrier.Stop, hq.watch.Stop, hq.hands.Stop} {
 		cleanup.push(stopped(stop)) // each may come before its start
 	}
 	cleanup.push(patiently(ctx, hq.link.Stop))
@@ -176,6 +180,14 @@ func (hq *headquarters) awaitWelcome(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("headquarters has not started: %w", ctx.Err())
 	}
+}
+
+// isReady says why headquarters takes in nothing yet, or no more; nil when it does.
+func (hq *headquarters) isReady(ctx context.Context) error {
+	if !hq.ready.Load() {
+		return fmt.Errorf("headquarters is starting")
+	}
+	return hq.store.Health(ctx)
 }
 
 func stopped(stop func()) func() error {
@@ -233,7 +245,7 @@ func (hq *headquarters) handleByHand(ctx context.Context, in transport.Inbound) 
 	if addr, ok := hq.topics.Parse(in.Topic); ok && addr.Area == protocol.AreaRequest {
 		return hq.handle(ctx, in)
 	}
-	hq.hands.lend(func() { err = hq.handle(ctx, in) })
+	hq.hands.Lend(func() { err = hq.handle(ctx, in) })
 	return err
 }
 
@@ -295,7 +307,7 @@ func (hq *headquarters) publishInfo(ctx context.Context) error {
 // alarm tells operators of a trouble with a run that needs a person, and with a
 // nil error that it is over.
 func (hq *headquarters) alarm(kind, runID string, trouble error) {
-	hq.troubles.note(kind, "run "+runID, trouble)
+	hq.troubles.Note(kind, "run "+runID, trouble)
 	hq.raise(protocol.SeverityCritical, kind, "run "+runID, trouble)
 }
 
@@ -321,7 +333,7 @@ func (hq *headquarters) raise(severity protocol.Severity, kind, subject string, 
 	} else {
 		hq.log.Error("trouble needs a person", "kind", kind, "subject", subject, "error", trouble)
 		alarm.Message = fmt.Sprintf("%s: %v", subject, trouble)
-		hq.measured.alarm(severity, kind)
+		hq.meter.Alarm(severity, kind)
 	}
 	topic := hq.topics.Alarm(severity, kind)
 	if err := hq.orders.JSON(context.Background(), topic, alarm, transport.Options{}); err != nil {

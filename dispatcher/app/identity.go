@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"sync"
 	"time"
 
 	"muster/dispatcher/config"
@@ -58,10 +57,7 @@ func (hq *headquarters) startTrust(ctx context.Context, cleanup *stack) error {
 	if hq.identity == nil {
 		return nil
 	}
-	caring, stop := context.WithCancel(ctx)
-	var cared sync.WaitGroup
-	cared.Go(func() { hq.care(caring) })
-	cleanup.push(func() error { stop(); cared.Wait(); return nil })
+	hq.every(ctx, cleanup, "the care of keys", careAfter, careEvery, hq.care)
 	if hq.enrol == nil {
 		return nil
 	}
@@ -131,35 +127,17 @@ func (hq *headquarters) startNumbers(ctx context.Context, cleanup *stack) error 
 	if err := hq.store.NoteNumber(ctx, hq.sender.Number()+numbersAhead); err != nil {
 		return err
 	}
-	noting, stop := context.WithCancel(ctx)
-	var noted sync.WaitGroup
-	noted.Go(func() { hq.reserveNumbers(noting) })
 	cleanup.push(func() error {
-		stop()
-		noted.Wait()
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
 		defer cancel()
 		return hq.store.NoteNumber(last, hq.sender.Number())
 	})
-	return nil
-}
-
-func (hq *headquarters) reserveNumbers(ctx context.Context) {
-	tick := time.NewTicker(reserveEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			hq.ward.Turn("the reserving of numbers", reserveEvery, func() time.Duration {
-				if err := hq.store.NoteNumber(ctx, hq.sender.Number()+numbersAhead); err != nil {
-					hq.log.Error("cannot reserve numbers", "error", err)
-				}
-				return reserveEvery
-			})
+	hq.every(ctx, cleanup, "the reserving of numbers", reserveEvery, reserveEvery, func(ctx context.Context) {
+		if err := hq.store.NoteNumber(ctx, hq.sender.Number()+numbersAhead); err != nil {
+			hq.log.Error("cannot reserve numbers", "error", err)
 		}
-	}
+	})
+	return nil
 }
 
 // numbered goes on above a number that a terminal has seen: headquarters may
@@ -264,7 +242,7 @@ func (hq *headquarters) revoked(keys []store.TerminalKey) {
 func (hq *headquarters) wireAdmin() error {
 	cfg := admin.Config{
 		Address: hq.cfg.Admin.Address, DataFolder: hq.cfg.DataFolder, Register: hq.store, Places: hq.store,
-		EnrolmentURL: hq.cfg.Enrolment.URL, RequestRotation: hq.trigger.AskKeys, Revoked: hq.revoked, Healthy: hq.store.Health, Clock: hq.clockStands, Troubles: hq.troubles.list, Reload: hq.reload, Ready: hq.isReady, Metrics: hq.page, Version: hq.version, Listen: hq.hold, Now: hq.now, Logger: hq.log, Ward: hq.ward,
+		EnrolmentURL: hq.cfg.Enrolment.URL, RequestRotation: hq.trigger.AskKeys, Revoked: hq.revoked, Healthy: hq.store.Health, Clock: hq.clockStands, Troubles: hq.troubles.List, Reload: hq.reload.Again, Ready: hq.isReady, Metrics: hq.sources().Page, Version: hq.version, Listen: hq.hold, Now: hq.now, Logger: hq.log, Ward: hq.ward,
 	}
 	if hq.identity != nil {
 		cfg.Authority = hq.identity
@@ -275,24 +253,15 @@ func (hq *headquarters) wireAdmin() error {
 }
 
 // careEvery is how often headquarters looks after its own certificate and keys,
-// whose times are counted in days.
-const careEvery = time.Hour
+// whose times are counted in days, and careAfter how soon after a start.
+const (
+	careEvery = time.Hour
+	careAfter = time.Minute
+)
 
-// care renews what ends and takes off what has ended, until ctx ends.
+// care renews what ends and takes off what has ended.
 func (hq *headquarters) care(ctx context.Context) {
-	timer := time.NewTimer(time.Minute) // once everything has started
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-			timer.Reset(hq.ward.Turn("the care of keys", careEvery, func() time.Duration { hq.careNow(ctx, hq.now()); return careEvery }))
-		}
-	}
-}
-
-func (hq *headquarters) careNow(ctx context.Context, now time.Time) {
+	now := hq.now()
 	if renewed, err := hq.identity.Renew(now); err != nil {
 		hq.log.Error("cannot renew headquarters' certificate", "error", err)
 	} else if renewed {

@@ -20,7 +20,7 @@ func (s served) Serves(topic string) bool {
 // Topics names the open offers that a filter matches.
 func (s served) Topics(ctx context.Context, filter string) (names []string, err error) {
 	if _, _, some := s.hq.topics.OfferFilter(filter); some {
-		s.hq.hands.lend(func() { names, err = s.hq.offer.Retained(ctx, filter) })
+		s.hq.hands.Lend(func() { names, err = s.hq.offer.Retained(ctx, filter) })
 	}
 	return names, err
 }
@@ -31,7 +31,7 @@ func (s served) Message(ctx context.Context, topic string) (out transport.Outbou
 	if !ok || addr.Kind != protocol.KindOffer {
 		return out, false, nil
 	}
-	s.hq.hands.lend(func() { there, err = s.hq.offer.Say(ctx, addr.Store, addr.Task, s.hq.sender.Through(noted{&out})) })
+	s.hq.hands.Lend(func() { there, err = s.hq.offer.Say(ctx, addr.Store, addr.Task, s.hq.sender.Through(noted{&out})) })
 	return out, there, err
 }
 

@@ -3,8 +3,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -16,55 +14,18 @@ import (
 	"muster/internal/protocol"
 )
 
-// maxTroubles bounds how many troubles are told at once.
-const maxTroubles = 20
+// alarmReload is the kind of the alarm that what should be taken in without a
+// restart is wrong, and that the old stays in force.
+const alarmReload = "reload_refused"
 
-// troubles are those that need a person and are not over, for who asks how
-// headquarters is. The zero value is ready; safe for concurrent use.
-type troubles struct {
-	mu   sync.Mutex
-	open map[string]string
-}
-
-// note takes a trouble with a subject in, and with nil its end.
-func (t *troubles) note(kind, subject string, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	key := kind + " " + subject
-	if err == nil {
-		delete(t.open, key)
+// reloadRefused tells operators why a reload took nothing in, and with nil, if they
+// were told before, that it is over.
+func (hq *headquarters) reloadRefused(trouble error) {
+	if trouble == nil && !hq.troubles.Open(alarmReload, "configuration") {
 		return
 	}
-	if t.open == nil {
-		t.open = map[string]string{}
-	}
-	t.open[key] = fmt.Sprintf("%s: %s: %v", kind, subject, err)
-}
-
-// count is how many there are.
-func (t *troubles) count() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.open)
-}
-
-// isOpen says whether a trouble is not over.
-func (t *troubles) isOpen(kind, subject string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	_, there := t.open[kind+" "+subject]
-	return there
-}
-
-// list is a line for each, sorted, the first ones alone when there are many.
-func (t *troubles) list() []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	lines := slices.Sorted(maps.Values(t.open))
-	if rest := len(lines) - maxTroubles; rest > 0 {
-		lines = append(lines[:maxTroubles], fmt.Sprintf("and %d more", rest))
-	}
-	return lines
+	hq.troubles.Note(alarmReload, "configuration", trouble)
+	hq.raise(protocol.SeverityWarning, alarmReload, "configuration", trouble)
 }
 
 // oldEnd is how long after a start the alarms of the life before end that are not
@@ -196,7 +157,7 @@ func (hq *headquarters) banned(b server.Ban) {
 	}
 	until := hq.now().Add(b.For).UTC().Format(time.RFC3339)
 	tell := func(trouble error) {
-		hq.troubles.note(alarmBanned, subject, trouble)
+		hq.troubles.Note(alarmBanned, subject, trouble)
 		hq.raise(protocol.SeverityWarning, alarmBanned, subject, trouble)
 	}
 	tell(fmt.Errorf("it connected again and again, so the broker keeps it out until %s: two machines have its identity, or its "+

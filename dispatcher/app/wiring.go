@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"muster/dispatcher/app/internal/measure"
+	"muster/dispatcher/app/internal/reload"
 	"muster/dispatcher/config"
 	alarms "muster/dispatcher/internal/alarm"
 	"muster/dispatcher/internal/auditor"
@@ -16,6 +18,7 @@ import (
 	"muster/dispatcher/internal/intake"
 	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/offer"
+	"muster/dispatcher/internal/people"
 	"muster/dispatcher/internal/plan"
 	"muster/dispatcher/internal/presence"
 	"muster/dispatcher/internal/quarantine"
@@ -54,6 +57,7 @@ func (hq *headquarters) wire() error {
 	if err := hq.wireTrigger(); err != nil {
 		return err
 	}
+	hq.wireReload()
 	if err := hq.wireAdmin(); err != nil {
 		return err
 	}
@@ -70,7 +74,7 @@ func (hq *headquarters) wire() error {
 		{"barrier", hq.barrier.Changed},
 		{"watch", hq.watch.Changed},
 		{"offers belied", hq.offersBelied},
-		{"metrics", hq.measured.changed},
+		{"metrics", hq.meter.Changed},
 	} {
 		hq.store.Observe(hq.ward.Observer(step.name, step.observer))
 	}
@@ -100,6 +104,30 @@ func (hq *headquarters) wireTrigger() error {
 	}
 	hq.trigger, err = trigger.New(cfg)
 	return err
+}
+
+func (hq *headquarters) wireReload() {
+	hq.reload = &reload.Reload{Read: hq.again, Running: hq.cfg, Store: hq.store, Use: hq.use, Announce: hq.publishInfo, Refused: hq.reloadRefused,
+		Now: hq.now, Logger: hq.log}
+	if embedded, ok := hq.link.(*transport.Embedded); ok {
+		hq.reload.Users = embedded.LoadUsers
+	}
+}
+
+// use puts into force what a reload has read.
+func (hq *headquarters) use(cfg config.Config, jobs *job.Registry, known *people.People) {
+	hq.jobs.Use(jobs)
+	hq.people.Use(known)
+	hq.planner.Limit(bounds(cfg).Limits)
+	hq.trigger.Limit(bounds(cfg))
+	hq.grant.Limit(cfg.Admission.MaxRunning, cfg.Admission.GrantsPerSecond, cfg.Admission.GrantBurst)
+	hq.intake.Limit(cfg.Collection.InFlight, float64(cfg.Collection.BytesPerSecond), cfg.Collection.BurstBytes)
+}
+
+// sources are what /metrics shows.
+func (hq *headquarters) sources() measure.Sources {
+	return measure.Sources{Meter: hq.meter, Tasks: hq.store, Grant: hq.grant, Intake: hq.intake, Presence: hq.presence, Queue: hq.queue,
+		Troubles: hq.troubles.Count, Folders: map[string]string{"data": hq.cfg.DataFolder, "reports": hq.cfg.ReportsFolder}, Version: hq.version, Now: hq.now}
 }
 
 func (hq *headquarters) wireLink() error {

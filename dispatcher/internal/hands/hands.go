@@ -1,4 +1,5 @@
-package app
+// Package hands does the work of many connections on few goroutines.
+package hands
 
 import (
 	"sync"
@@ -6,17 +7,17 @@ import (
 )
 
 const (
-	// maxHands is how many messages are taken in at a time: as many as share one
+	// most is how many messages are taken in at a time: as many as share one
 	// commit. Whoever comes later waits, and so does its connection alone.
-	maxHands = 512
+	most = 512
 	// restAfter is how long a hand waits for work before it goes.
 	restAfter = 10 * time.Second
 )
 
-// hands take in what connections bring, one message each. Taking in goes deep, and a
+// Hands take in what connections bring, one message each. Taking in goes deep, and a
 // goroutine keeps the stack that it once needed: 64 KiB for each connection of
-// thousands, if each did it itself.
-type hands struct {
+// thousands, if each did it itself. Make them with New; safe for concurrent use.
+type Hands struct {
 	idle chan work     // a hand that waits takes from it
 	room chan struct{} // one for each hand
 	quit chan struct{}
@@ -29,13 +30,14 @@ type work struct {
 	done chan any
 }
 
-func newHands() *hands {
-	return &hands{idle: make(chan work), room: make(chan struct{}, maxHands), quit: make(chan struct{})}
+// New returns nobody yet: they come with the work.
+func New() *Hands {
+	return &Hands{idle: make(chan work), room: make(chan struct{}, most), quit: make(chan struct{})}
 }
 
-// lend has a hand do the work, and returns when it is done. A panic in it is the
+// Lend has a hand do the work, and returns when it is done. A panic in it is the
 // caller's. Once the hands have stopped, the caller does it itself.
-func (h *hands) lend(do func()) {
+func (h *Hands) Lend(do func()) {
 	w := work{do: do, done: make(chan any, 1)}
 	select {
 	case <-h.quit:
@@ -61,7 +63,7 @@ func (h *hands) lend(do func()) {
 }
 
 // serve does the work, and whatever comes soon after it.
-func (h *hands) serve(w work) {
+func (h *Hands) serve(w work) {
 	defer func() { <-h.room }()
 	rest := time.NewTimer(restAfter)
 	defer rest.Stop()
@@ -83,8 +85,8 @@ func (w work) run() {
 	w.do()
 }
 
-// stop waits for what is being done.
-func (h *hands) stop() {
+// Stop waits for what is being done. It is called once.
+func (h *Hands) Stop() {
 	close(h.quit)
 	h.all.Wait()
 }

@@ -1,4 +1,4 @@
-package app_test
+package hands_test
 
 import (
 	"sync"
@@ -7,17 +7,17 @@ import (
 	"testing/synctest"
 	"time"
 
-	"muster/dispatcher/app"
+	"muster/dispatcher/internal/hands"
 )
 
 // TestHandsAreFewAndGoAgain: as many at work as there may be, whoever else waits his
 // turn, and nobody is left when there is nothing to do.
 func TestHandsAreFewAndGoAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := app.NewHands()
+		h := hands.New()
 		var atWork, most, done atomic.Int64
 		var callers sync.WaitGroup
-		for range 5 * app.MaxHands {
+		for range 5 * hands.Most {
 			callers.Go(func() {
 				h.Lend(func() {
 					for n := atWork.Add(1); ; {
@@ -33,10 +33,10 @@ func TestHandsAreFewAndGoAgain(t *testing.T) {
 		}
 		begin := time.Now()
 		callers.Wait()
-		if took := time.Since(begin); done.Load() != 5*app.MaxHands || most.Load() != app.MaxHands || took != 5*time.Second {
+		if took := time.Since(begin); done.Load() != 5*hands.Most || most.Load() != hands.Most || took != 5*time.Second {
 			t.Errorf("%d done by %d at a time in %v", done.Load(), most.Load(), took)
 		}
-		time.Sleep(app.RestAfter)
+		time.Sleep(hands.RestAfter)
 		synctest.Wait()
 		if left := h.Count(); left != 0 {
 			t.Errorf("%d hands are left", left)
@@ -47,7 +47,7 @@ func TestHandsAreFewAndGoAgain(t *testing.T) {
 
 func TestAHandsPanicIsTheCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := app.NewHands()
+		h := hands.New()
 		for range 3 {
 			func() {
 				defer func() {

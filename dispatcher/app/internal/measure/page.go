@@ -1,91 +1,62 @@
-package app
+package measure
 
 import (
 	"context"
-	"fmt"
 	"runtime"
-	"sync"
-	"sync/atomic"
 	"time"
 
+	"muster/dispatcher/internal/grant"
+	"muster/dispatcher/internal/intake"
 	"muster/dispatcher/internal/metrics"
+	"muster/dispatcher/internal/presence"
 	"muster/dispatcher/internal/store"
+	"muster/dispatcher/internal/transport"
 	"muster/internal/machine"
 	"muster/internal/protocol"
 	"muster/internal/task"
 )
 
-// measured is what is counted for /metrics beside what the steps count themselves.
-// Call newMeasured.
-type measured struct {
-	began   time.Time
-	ready   atomic.Bool
-	created atomic.Int64
-	commits *metrics.Histogram
-
-	mu      sync.Mutex
-	settled map[task.Status]int64
-	alarms  map[[2]string]int64 // by severity and kind
+// Tasks is what the store has that is not over.
+type Tasks interface {
+	CountOpenTasks(ctx context.Context) (map[task.Status]int, error)
+	ListOpenRuns(ctx context.Context) ([]store.Run, error)
 }
 
-func newMeasured(now time.Time) *measured {
-	return &measured{began: now, settled: map[task.Status]int64{}, alarms: map[[2]string]int64{},
-		// A commit waits for the disk: from a fast one to one that is about to fail.
-		commits: metrics.NewHistogram(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)}
+// Sources are what the page is made of.
+type Sources struct {
+	Meter    *Meter
+	Tasks    Tasks
+	Grant    *grant.Admission
+	Intake   *intake.Intake
+	Presence *presence.Presence
+	Queue    *transport.Queue
+	Troubles func() int
+	Folders  map[string]string // by the name that the page has for them
+	Version  string
+	Now      func() time.Time
 }
 
-// changed follows the store's change feed.
-func (m *measured) changed(changes []store.Change) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, c := range changes {
-		switch c.Kind {
-		case store.RunCreated:
-			m.created.Add(1)
-		case store.TaskMoved:
-			if c.Task.State.Settled && !c.From.Settled {
-				m.settled[c.Task.State.Status]++
-			}
-		case store.RevisionReady, store.RunClosed:
-		}
-	}
-}
-
-func (m *measured) alarm(severity protocol.Severity, kind string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.alarms[[2]string{string(severity), kind}]++
-}
-
-// isReady says why headquarters takes in nothing yet, or no more; nil when it does.
-func (hq *headquarters) isReady(ctx context.Context) error {
-	if !hq.measured.ready.Load() {
-		return fmt.Errorf("headquarters is starting")
-	}
-	return hq.store.Health(ctx)
-}
-
-// page is what /metrics shows.
-func (hq *headquarters) page(ctx context.Context) ([]byte, error) {
+// Page is what /metrics shows now.
+func (s Sources) Page(ctx context.Context) ([]byte, error) {
 	var p metrics.Page
-	if err := hq.measureWork(ctx, &p); err != nil {
+	if err := s.work(ctx, &p); err != nil {
 		return nil, err
 	}
-	hq.measureSteps(&p)
-	hq.measureMachine(&p)
+	s.steps(&p)
+	s.machine(&p)
 	return p.Bytes(), nil
 }
 
-func (hq *headquarters) measureWork(ctx context.Context, p *metrics.Page) error {
-	open, err := hq.store.CountOpenTasks(ctx)
+func (s Sources) work(ctx context.Context, p *metrics.Page) error {
+	open, err := s.Tasks.CountOpenTasks(ctx)
 	if err != nil {
 		return err
 	}
-	runs, err := hq.store.ListOpenRuns(ctx)
+	runs, err := s.Tasks.ListOpenRuns(ctx)
 	if err != nil {
 		return err
 	}
-	m := hq.measured
+	m := s.Meter
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var tasks, settled, alarms []metrics.Sample
@@ -96,7 +67,7 @@ func (hq *headquarters) measureWork(ctx context.Context, p *metrics.Page) error 
 	for kind, n := range m.alarms {
 		alarms = append(alarms, metrics.Labelled(n, "severity", kind[0], "kind", kind[1]))
 	}
-	phases, lag, now := map[protocol.Phase]int{}, 0.0, hq.now()
+	phases, lag, now := map[protocol.Phase]int{}, 0.0, s.Now()
 	for _, run := range runs {
 		phases[run.Phase()]++
 		if run.BarrierClosedAt.IsZero() {
@@ -110,12 +81,12 @@ func (hq *headquarters) measureWork(ctx context.Context, p *metrics.Page) error 
 	p.Counter("muster_runs_created_total", "Runs that were created.", metrics.Of(m.created.Load()))
 	p.Gauge("muster_barrier_lag_seconds", "How long the barrier of an open run is overdue, of the latest; 0 when none is.", metrics.Of(lag))
 	p.Counter("muster_alarms_total", "Alarms that were raised, without their recoveries.", alarms...)
-	p.Gauge("muster_troubles", "Troubles that need a person and are not over.", metrics.Of(hq.troubles.count()))
+	p.Gauge("muster_troubles", "Troubles that need a person and are not over.", metrics.Of(s.Troubles()))
 	return nil
 }
 
-func (hq *headquarters) measureSteps(p *metrics.Page) {
-	g, i := hq.grant.Stats(), hq.intake.Stats()
+func (s Sources) steps(p *metrics.Page) {
+	g, i := s.Grant.Stats(), s.Intake.Stats()
 	p.Counter("muster_grants_total", "Attempts that were granted.", metrics.Of(g.Granted))
 	p.Counter("muster_grants_resent_total", "Grants that were lost and said again.", metrics.Of(g.Resent))
 	p.Counter("muster_grant_denials_total", "Claims that were denied.", metrics.Of(g.Denied))
@@ -134,14 +105,14 @@ func (hq *headquarters) measureSteps(p *metrics.Page) {
 	p.Gauge("muster_uploads_waiting", "Announced results that wait for their turn.", metrics.Of(i.Waiting))
 	p.Gauge("muster_uploads_in_flight", "Uploads that were called for.", metrics.Of(i.InFlight))
 	p.Counter("muster_uploads_timed_out_total", "Uploads that did not come in time.", metrics.Of(i.TimedOut))
-	p.Gauge("muster_terminals_online", "Terminals that are connected.", metrics.Of(hq.presence.Count()))
-	p.Counter("muster_messages_refused_total", "Messages that the queue to the broker had no room for.", metrics.Of(hq.queue.Refused()))
-	p.Histogram("muster_store_commit_duration_seconds", "How long a commit of the database took, sync to disk included.", hq.measured.commits)
+	p.Gauge("muster_terminals_online", "Terminals that are connected.", metrics.Of(s.Presence.Count()))
+	p.Counter("muster_messages_refused_total", "Messages that the queue to the broker had no room for.", metrics.Of(s.Queue.Refused()))
+	p.Histogram("muster_store_commit_duration_seconds", "How long a commit of the database took, sync to disk included.", s.Meter.commits)
 }
 
-func (hq *headquarters) measureMachine(p *metrics.Page) {
+func (s Sources) machine(p *metrics.Page) {
 	var free []metrics.Sample
-	for name, folder := range map[string]string{"data": hq.cfg.DataFolder, "reports": hq.cfg.ReportsFolder} {
+	for name, folder := range s.Folders {
 		if room, err := machine.Disk(folder); err == nil {
 			free = append(free, metrics.Labelled(float64(room.Free), "folder", name))
 		}
@@ -150,8 +121,8 @@ func (hq *headquarters) measureMachine(p *metrics.Page) {
 	runtime.ReadMemStats(&memory)
 	p.Gauge("muster_disk_free_bytes", "Room that is left on the disk of a folder.", free...)
 	p.Gauge("muster_build_info", "1; its labels say how this program was built.",
-		metrics.Labelled(1, "version", hq.version, "goversion", runtime.Version()))
-	p.Gauge("process_start_time_seconds", "Start time of the process since the Unix epoch in seconds.", metrics.Of(float64(hq.measured.began.UnixMilli())/1000))
+		metrics.Labelled(1, "version", s.Version, "goversion", runtime.Version()))
+	p.Gauge("process_start_time_seconds", "Start time of the process since the Unix epoch in seconds.", metrics.Of(float64(s.Meter.began.UnixMilli())/1000))
 	p.Gauge("go_goroutines", "Number of goroutines that currently exist.", metrics.Of(runtime.NumGoroutine()))
 	p.Gauge("go_memstats_sys_bytes", "Number of bytes obtained from the system.", metrics.Of(float64(memory.Sys)))
 }

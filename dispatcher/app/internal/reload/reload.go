@@ -1,56 +1,80 @@
-package app
+// Package reload takes in jobs, stores, users and limits while headquarters runs, as
+// the configuration says them now. Anything that is wrong refuses all of it.
+package reload
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"muster/dispatcher/config"
 	"muster/dispatcher/internal/admin"
 	"muster/dispatcher/internal/job"
-	"muster/dispatcher/internal/transport"
+	"muster/dispatcher/internal/people"
+	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
 )
-
-// alarmReload is the kind of the alarm that what should be taken in without a
-// restart is wrong, and that the old stays in force.
-const alarmReload = "reload_refused"
 
 // reloadable are the keys, or the beginnings of keys, whose change needs no restart.
 func reloadable() []string {
 	return []string{"stores_file", "jobs_folder", "broker.users_file", "mqtt.users_file", "admission.", "collection.", "approval."}
 }
 
-// reload takes in jobs, stores, users and limits as the configuration says them now.
-// Nobody's session ends but of those whom the users file lets in no longer. Anything
-// that is wrong, be it in a file or in a key that needs a restart, refuses all of it.
-func (hq *headquarters) reload(ctx context.Context) (admin.Reloaded, error) {
-	hq.reloading.Lock()
-	defer hq.reloading.Unlock()
-	done, err := hq.takeIn(ctx)
+// Store keeps the register, and the runs whose answers are still judged by their job.
+type Store interface {
+	ListOpenRuns(ctx context.Context) ([]store.Run, error)
+	ReplacePlaces(ctx context.Context, hash string, places []store.Place, now time.Time) (added, changed, retired int, err error)
+}
+
+// Reload takes in anew what headquarters may take in. Safe for concurrent use.
+type Reload struct {
+	// Read reads the configuration once more; nil: it cannot be.
+	Read    func() (config.Config, error)
+	Running config.Config // what headquarters was started with
+	Store   Store
+	// Users reads the users file of the embedded broker, and returns what puts it into
+	// force; nil: the broker is another program.
+	Users func(file string) (use func(), err error)
+	// Use puts into force what was read, and Announce tells who connects of it.
+	Use      func(cfg config.Config, jobs *job.Registry, known *people.People)
+	Announce func(ctx context.Context) error
+	// Refused tells operators why nothing was taken in, and with nil that it was.
+	Refused func(trouble error)
+	Now     func() time.Time
+	Logger  *slog.Logger
+
+	one sync.Mutex // at a time
+}
+
+// Again takes in what the configuration says now. Nobody's session ends but of those
+// whom the users file lets in no longer. A fault in a file refuses all of it, with a
+// *protocol.Error; keys that need a restart are named, and count from then on.
+func (r *Reload) Again(ctx context.Context) (admin.Reloaded, error) {
+	r.one.Lock()
+	defer r.one.Unlock()
+	done, err := r.takeIn(ctx)
 	if err != nil {
 		err = fmt.Errorf("nothing was taken in, what was in force stays: %w", err)
-		hq.troubles.note(alarmReload, "configuration", err)
-		hq.raise(protocol.SeverityWarning, alarmReload, "configuration", err)
+		r.Refused(err)
 		return done, &protocol.Error{Code: protocol.CodeSchema, Message: err.Error(), MessageZh: "配置有误，未做任何更改，原配置继续有效",
 			Hint: "mend it; dispatcher check-config looks again; then reload once more"}
 	}
-	if hq.troubles.isOpen(alarmReload, "configuration") {
-		hq.troubles.note(alarmReload, "configuration", nil)
-		hq.raise(protocol.SeverityWarning, alarmReload, "configuration", nil)
-	}
-	hq.log.Info("jobs, stores, users and limits were read again", "jobs", done.Jobs, "stores", done.Stores, "added", done.Added,
+	r.Refused(nil)
+	r.Logger.Info("jobs, stores, users and limits were read again", "jobs", done.Jobs, "stores", done.Stores, "added", done.Added,
 		"changed", done.Changed, "retired", done.Retired, "needs_restart", strings.Join(done.NeedRestart, " "))
 	return done, nil
 }
 
-func (hq *headquarters) takeIn(ctx context.Context) (admin.Reloaded, error) {
-	if hq.again == nil {
+func (r *Reload) takeIn(ctx context.Context) (admin.Reloaded, error) {
+	if r.Read == nil {
 		return admin.Reloaded{}, errors.New("this headquarters was started without a configuration that can be read again")
 	}
-	cfg, err := hq.again()
+	cfg, err := r.Read()
 	if err != nil {
 		return admin.Reloaded{}, err
 	}
@@ -65,7 +89,7 @@ func (hq *headquarters) takeIn(ctx context.Context) (admin.Reloaded, error) {
 	if err != nil {
 		return admin.Reloaded{}, err
 	}
-	if err := hq.stillOffered(ctx, jobs); err != nil {
+	if err := r.stillOffered(ctx, jobs); err != nil {
 		return admin.Reloaded{}, err
 	}
 	known, err := cfg.ReadPeople()
@@ -73,29 +97,24 @@ func (hq *headquarters) takeIn(ctx context.Context) (admin.Reloaded, error) {
 		return admin.Reloaded{}, err
 	}
 	useUsers := func() {}
-	if embedded, ok := hq.link.(*transport.Embedded); ok {
-		if useUsers, err = embedded.LoadUsers(cfg.Broker.UsersFile); err != nil {
+	if r.Users != nil {
+		if useUsers, err = r.Users(cfg.Broker.UsersFile); err != nil {
 			return admin.Reloaded{}, err
 		}
 	}
-	done := admin.Reloaded{Jobs: len(jobs.List()), Stores: len(places), NeedRestart: unlike(hq.cfg, cfg)}
+	done := admin.Reloaded{Jobs: len(jobs.List()), Stores: len(places), NeedRestart: unlike(r.Running, cfg)}
 	// The only step that can fail, on a full disk: it comes first.
-	if done.Added, done.Changed, done.Retired, err = hq.store.ReplacePlaces(ctx, stores.Hash(), places, hq.now()); err != nil {
+	if done.Added, done.Changed, done.Retired, err = r.Store.ReplacePlaces(ctx, stores.Hash(), places, r.Now()); err != nil {
 		return admin.Reloaded{}, err
 	}
-	hq.jobs.Use(jobs)
-	hq.people.Use(known)
+	r.Use(cfg, jobs, known)
 	useUsers()
-	hq.planner.Limit(bounds(cfg).Limits)
-	hq.trigger.Limit(bounds(cfg))
-	hq.grant.Limit(cfg.Admission.MaxRunning, cfg.Admission.GrantsPerSecond, cfg.Admission.GrantBurst)
-	hq.intake.Limit(cfg.Collection.InFlight, float64(cfg.Collection.BytesPerSecond), cfg.Collection.BurstBytes)
-	return done, hq.publishInfo(ctx)
+	return done, r.Announce(ctx)
 }
 
 // stillOffered refuses jobs without one that an open run needs to judge answers by.
-func (hq *headquarters) stillOffered(ctx context.Context, jobs *job.Registry) error {
-	runs, err := hq.store.ListOpenRuns(ctx)
+func (r *Reload) stillOffered(ctx context.Context, jobs *job.Registry) error {
+	runs, err := r.Store.ListOpenRuns(ctx)
 	if err != nil {
 		return err
 	}
@@ -108,10 +127,10 @@ func (hq *headquarters) stillOffered(ctx context.Context, jobs *job.Registry) er
 }
 
 // unlike names the keys that differ and count from the next start on.
-func unlike(c, other config.Config) []string {
+func unlike(running, now config.Config) []string {
 	names := []string{}
-	mine, err := c.Effective()
-	theirs, errOther := other.Effective()
+	mine, err := running.Effective()
+	theirs, errOther := now.Effective()
 	if err != nil || errOther != nil {
 		return names
 	}
