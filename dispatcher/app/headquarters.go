@@ -242,8 +242,12 @@ func (hq *headquarters) handleByHand(ctx context.Context, in transport.Inbound) 
 	if err := hq.awaitWelcome(ctx); err != nil {
 		return err
 	}
-	if addr, ok := hq.topics.Parse(in.Topic); ok && addr.Area == protocol.AreaRequest {
+	addr, ok := hq.topics.Parse(in.Topic)
+	if ok && addr.Area == protocol.AreaRequest {
 		return hq.handle(ctx, in)
+	}
+	if addr.Kind == protocol.KindClaim {
+		hq.offer.Rush(ctx)
 	}
 	hq.hands.Lend(func() { err = hq.handle(ctx, in) })
 	return err

@@ -31,14 +31,6 @@ func (s served) Message(ctx context.Context, topic string) (out transport.Outbou
 	if !ok || addr.Kind != protocol.KindOffer {
 		return out, false, nil
 	}
-	s.hq.hands.Lend(func() { there, err = s.hq.offer.Say(ctx, addr.Store, addr.Task, s.hq.sender.Through(noted{&out})) })
+	s.hq.hands.Lend(func() { out, there, err = s.hq.offer.Message(ctx, addr.Store, addr.Task) })
 	return out, there, err
-}
-
-// noted notes what is published.
-type noted struct{ out *transport.Outbound }
-
-func (n noted) Publish(_ context.Context, out transport.Outbound) error {
-	*n.out = out
-	return nil
 }

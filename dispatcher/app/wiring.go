@@ -63,6 +63,7 @@ func (hq *headquarters) wire() error {
 	}
 	hq.auditor = auditor.New(auditor.Config{Head: hq.store.AuditHead, Signer: hq.signer, Folder: hq.cfg.ReportsFolder, Now: hq.now, Logger: hq.log, Ward: hq.ward})
 	hq.watch = watch.New(hq.store, hq.sender, hq.grant.Waiting, hq.ward, hq.log).In(hq.zone)
+	hq.store.Foresee(hq.offer.Ahead)
 	for _, step := range []struct {
 		name     string
 		observer func([]store.Change)

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"muster/dispatcher/internal/store"
+	"muster/dispatcher/internal/transport"
 )
 
 // lane is the work of one share of the stores, done by one worker in order.
@@ -11,7 +12,7 @@ type lane struct {
 	mu      sync.Mutex
 	order   []string // task ids, the oldest first
 	work    map[string]*work
-	listing bool
+	listing int                 // lists that are under way
 	moved   map[string]struct{} // tasks that changed during the current list
 	down    bool                // the last publish failed
 	downC   chan struct{}       // closed while down
@@ -21,9 +22,11 @@ type lane struct {
 // work is one topic to be brought up to date.
 type work struct {
 	store, task string
-	settled     bool        // for good: withdraw without looking
-	listed      *store.Task // what the list saw; nil: look again
-	holds       bool        // a place among the streamed
+	settled     bool                // for good: withdraw without looking
+	listed      *store.Task         // what the list saw; nil: look again
+	made        *transport.Outbound // its offer, if it is made already
+	holds       bool                // a place among the streamed
+	wave        *wave               // that waits for it; nil: none
 }
 
 func newLane() *lane {
@@ -34,7 +37,7 @@ func newLane() *lane {
 func (l *lane) mark(storeID, taskID string, settled bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.listing {
+	if l.listing > 0 {
 		l.moved[taskID] = struct{}{}
 	}
 	w := l.add(storeID, taskID)
@@ -45,16 +48,16 @@ func (l *lane) mark(storeID, taskID string, settled bool) {
 // stream takes a task as a list saw it. It returns false when the task needs no
 // place among the streamed: it waits already, or changed since the list began
 // and is marked by that.
-func (l *lane) stream(t store.Task) bool {
+func (l *lane) stream(listed work) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.work[t.TaskID] != nil {
+	if l.work[listed.task] != nil {
 		return false
 	}
-	w := l.add(t.StoreID, t.TaskID)
-	w.holds = true
-	if _, changed := l.moved[t.TaskID]; !changed {
-		w.listed = &t
+	w := l.add(listed.store, listed.task)
+	w.holds, w.wave = true, listed.wave
+	if _, changed := l.moved[listed.task]; !changed {
+		w.listed, w.made = listed.listed, listed.made
 	}
 	return true
 }
@@ -89,7 +92,7 @@ func (l *lane) take() *work {
 func (l *lane) beginList() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.listing = true
+	l.listing++
 }
 
 // endList forgets what moved: what the list saw is now in the lane, where a
@@ -97,8 +100,9 @@ func (l *lane) beginList() {
 func (l *lane) endList() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.listing = false
-	clear(l.moved)
+	if l.listing--; l.listing == 0 {
+		clear(l.moved)
+	}
 }
 
 // setDown notes whether publishing works.

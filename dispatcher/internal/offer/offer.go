@@ -19,6 +19,7 @@ import (
 	"iter"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"muster/dispatcher/internal/quarantine"
@@ -65,8 +66,8 @@ type Lists interface {
 type Sender interface {
 	Meta() protocol.Meta
 	Topics() protocol.Topics
-	JSON(ctx context.Context, topic string, v any, opts transport.Options) error
-	ClearOffer(ctx context.Context, storeID, taskID string) error
+	Frame(topic string, v any, opts transport.Options) (transport.Outbound, error)
+	Send(ctx context.Context, out transport.Outbound) error
 }
 
 // Config wires the offers. Every field but Wanted and Ward is required.
@@ -97,23 +98,35 @@ type Offers struct {
 
 	mu    sync.Mutex
 	lists []list
-	runs  map[string]store.Run
+	runs  map[string]*run
+	waves map[string]*wave // by the run that is being created
 	wake  chan struct{}
+
+	rush atomic.Pointer[wave] // the newest that is not known to be out
 
 	cancel context.CancelFunc
 	loops  sync.WaitGroup
 }
 
+// run is what offers need of a run.
+type run struct {
+	store.Run
+	offers transport.Offers
+}
+
+func newRun(r store.Run) *run { return &run{r, transport.NewOffers(r)} }
+
 // list asks to publish the open tasks of a run and of a store, "" meaning any.
 type list struct {
 	run, store string
-	unanswered bool // only what an online store did not answer
+	wave       *wave // has the tasks; nil: the store has them
+	unanswered bool  // only what an online store did not answer
 }
 
 // New returns offers that are not yet started.
 func New(cfg Config) *Offers {
 	o := &Offers{cfg: cfg, log: cfg.Logger, room: make(chan struct{}, streamed),
-		runs: map[string]store.Run{}, wake: make(chan struct{}, 1)}
+		runs: map[string]*run{}, waves: map[string]*wave{}, wake: make(chan struct{}, 1)}
 	for i := range o.lanes {
 		o.lanes[i] = newLane()
 	}
@@ -170,8 +183,8 @@ func (o *Offers) Changed(changes []store.Change) {
 	for _, c := range changes {
 		switch c.Kind {
 		case store.RunCreated:
-			o.remember(*c.Run)
-			o.ask(list{run: c.RunID})
+			o.remember(newRun(*c.Run))
+			o.ask(list{run: c.RunID, wave: o.begin(c.RunID)})
 		case store.TaskMoved:
 			if c.Task.State.Status != task.Running {
 				o.lane(c.Task.StoreID).mark(c.Task.StoreID, c.Task.TaskID, c.Task.State.Settled)
@@ -197,8 +210,11 @@ func (o *Offers) follow(ctx context.Context) {
 		}
 		for l, more := o.next(); more && ctx.Err() == nil; l, more = o.next() {
 			err := o.cfg.Ward.Do(quarantine.AlarmStep, fmt.Sprintf("listing what is open of run %q at store %q", l.run, l.store), func() error {
-				if l.unanswered {
+				switch {
+				case l.unanswered:
 					return o.sweep(ctx)
+				case l.wave != nil:
+					return o.publishWave(ctx, l.wave)
 				}
 				return o.publishList(ctx, l)
 			})
@@ -208,6 +224,7 @@ func (o *Offers) follow(ctx context.Context) {
 			if left, due := o.sparing.Due("unlisted", o.cfg.Now()); due {
 				o.log.Error("open tasks could not be listed; it is tried again", "run_id", l.run, "store_id", l.store, "error", err, "left_out", left)
 			}
+			l.wave = nil // the store knows what is left
 			o.askLater(ctx, l)
 		}
 	}
@@ -239,11 +256,7 @@ func (o *Offers) publishList(ctx context.Context, wanted list) error {
 	for _, l := range o.lanes {
 		l.beginList()
 	}
-	defer func() {
-		for _, l := range o.lanes {
-			l.endList()
-		}
-	}()
+	defer o.endList()
 	for t, err := range o.cfg.Tasks.OpenTasks(ctx, wanted.run, wanted.store) {
 		if err != nil {
 			return fmt.Errorf("cannot list open tasks: %w", err)
@@ -251,11 +264,17 @@ func (o *Offers) publishList(ctx context.Context, wanted list) error {
 		if !o.wanted(t.StoreID, t.TaskID) {
 			continue
 		}
-		if err := o.pass(ctx, t); err != nil {
+		if err := o.pass(ctx, work{store: t.StoreID, task: t.TaskID, listed: &t}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (o *Offers) endList() {
+	for _, l := range o.lanes {
+		l.endList()
+	}
 }
 
 // sweep publishes again what an online store did not answer. A new offer is left time
@@ -276,18 +295,20 @@ func (o *Offers) sweep(ctx context.Context) error {
 // pass hands a streamed task to its lane and waits for room. A lane that cannot
 // publish gets the name alone, so that the list, which holds the store's read
 // transaction open, does not wait for the broker.
-func (o *Offers) pass(ctx context.Context, t store.Task) error {
-	l := o.lane(t.StoreID)
+func (o *Offers) pass(ctx context.Context, w work) error {
+	l := o.lane(w.store)
 	select {
 	case o.room <- struct{}{}:
 	case <-l.failed():
-		l.mark(t.StoreID, t.TaskID, false)
+		l.mark(w.store, w.task, false)
+		w.wave.dealt()
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if !l.stream(t) {
+	if !l.stream(w) {
 		<-o.room
+		w.wave.dealt()
 	}
 	return nil
 }

@@ -2,8 +2,8 @@ package offer_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"path/filepath"
 	"sync/atomic"
@@ -71,6 +71,11 @@ func open(t testing.TB, path string) *desk {
 
 // changed is Changed of the offers that there are by then.
 func (d *desk) changed(changes []store.Change) { d.Changed(changes) }
+
+// foresee has offers made ahead from now on.
+func (d *desk) foresee() {
+	d.Store.Foresee(func(run store.Run, tasks []store.NewTask) func(bool) { return d.Ahead(run, tasks) })
+}
 
 func topic(i int) string {
 	return "muster/v1/stores/" + steptest.StoreID(i) + "/tasks/" + steptest.TaskID("r", i)
@@ -201,15 +206,24 @@ type gated struct {
 	gate chan struct{}
 }
 
-func (g gated) JSON(ctx context.Context, topic string, v any, opts transport.Options) error {
+func (g gated) Send(ctx context.Context, out transport.Outbound) error {
 	<-g.gate
-	return g.Sender.JSON(ctx, topic, v, opts)
+	return g.Sender.Send(ctx, out)
 }
 
 func TestWhatMovesWhileItWaitsIsLookedAtAgain(t *testing.T) {
+	for _, ahead := range []bool{false, true} {
+		t.Run(fmt.Sprintf("made ahead %t", ahead), func(t *testing.T) { whatMovesIsLookedAtAgain(t, ahead) })
+	}
+}
+
+func whatMovesIsLookedAtAgain(t *testing.T, ahead bool) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &desk{t: t}
 		d.Bench = steptest.New(t, func(changes []store.Change) { d.Changed(changes) })
+		if ahead {
+			d.foresee()
+		}
 		g := gated{d.Sender, make(chan struct{})}
 		d.Offers = offer.New(offer.Config{Tasks: d.Store, Sender: g, Online: func(string) bool { return false }, Now: time.Now, Logger: d.Logger})
 		if err := d.Start(t.Context()); err != nil {
@@ -326,11 +340,11 @@ type picky struct {
 	topic string
 }
 
-func (p picky) JSON(ctx context.Context, topic string, v any, opts transport.Options) error {
-	if topic == p.topic {
+func (p picky) Send(ctx context.Context, out transport.Outbound) error {
+	if out.Topic == p.topic {
 		return errors.New("this one never works")
 	}
-	return p.Sender.JSON(ctx, topic, v, opts)
+	return p.Sender.Send(ctx, out)
 }
 
 func TestATopicThatNeverWorksDoesNotHoldUpTheOthers(t *testing.T) {
@@ -381,6 +395,9 @@ func TestTheLastWordIsTheNewestState(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		steptest.Bubble(t, rt, func(t *testing.T) {
 			d := open(t, "")
+			if rapid.Bool().Draw(rt, "ahead") {
+				d.foresee()
+			}
 			n := rapid.IntRange(1, 6).Draw(rt, "stores")
 			d.Create("r", n, policyWith(4))
 			for range rapid.IntRange(1, 30).Draw(rt, "steps") {
@@ -449,10 +466,7 @@ type counting struct {
 	sent *atomic.Int64
 }
 
-func (c counting) JSON(_ context.Context, _ string, v any, _ transport.Options) error {
-	if _, err := json.Marshal(v); err != nil {
-		return err
-	}
+func (c counting) Send(context.Context, transport.Outbound) error {
 	c.sent.Add(1)
 	return nil
 }

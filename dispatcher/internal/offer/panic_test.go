@@ -22,18 +22,11 @@ type poisoned struct {
 	on    atomic.Bool
 }
 
-func (p *poisoned) JSON(ctx context.Context, topic string, v any, opts transport.Options) error {
-	if p.on.Load() && topic == p.topic {
+func (p *poisoned) Send(ctx context.Context, out transport.Outbound) error {
+	if p.on.Load() && out.Topic == p.topic {
 		panic("an offer that nobody can make")
 	}
-	return p.Sender.JSON(ctx, topic, v, opts)
-}
-
-func (p *poisoned) ClearOffer(ctx context.Context, storeID, taskID string) error {
-	if p.on.Load() && strings.HasSuffix(p.topic, taskID) {
-		panic("an offer that nobody can withdraw")
-	}
-	return p.Sender.ClearOffer(ctx, storeID, taskID)
+	return p.Sender.Send(ctx, out)
 }
 
 // ward is one that writes its alarms down.

@@ -42,6 +42,7 @@ func (o *Offers) work(ctx context.Context, l *lane) {
 		if w.holds {
 			<-o.room
 		}
+		w.wave.dealt()
 		var panicked *quarantine.Panic
 		if errors.As(err, &panicked) { // the broker is well
 			time.AfterFunc(retryMost, func() { l.mark(w.store, w.task, w.settled) })
@@ -74,31 +75,44 @@ func (o *Offers) publish(ctx context.Context, w *work) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	open, err := o.say(ctx, w, o.cfg.Sender)
-	if err == nil && !open {
-		err = o.cfg.Sender.ClearOffer(ctx, w.store, w.task)
+	out, open, err := o.say(ctx, w)
+	if err != nil {
+		return err
 	}
-	return err
+	if !open {
+		out = transport.Outbound{Topic: o.cfg.Sender.Topics().Offer(w.store, w.task), Retain: true}
+	}
+	return o.cfg.Sender.Send(ctx, out)
 }
 
-// say publishes the offer by the sender, unless there is none: open is false then.
-func (o *Offers) say(ctx context.Context, w *work, by interface {
-	JSON(ctx context.Context, topic string, v any, opts transport.Options) error
-}) (open bool, err error) {
+// say makes the offer, unless there is none: open is false then.
+func (o *Offers) say(ctx context.Context, w *work) (out transport.Outbound, open bool, err error) {
 	t, open, err := o.look(ctx, w)
 	if err != nil {
-		return false, err
+		return out, false, err
 	}
 	kept := t.QueueDeadline.Sub(o.cfg.Now())
 	if !open || kept <= 0 {
-		return false, nil
+		return out, false, nil
 	}
-	run, err := o.run(ctx, t.RunID)
-	if err != nil {
-		return false, err
+	if w.listed != nil && w.made != nil {
+		out = *w.made
+	} else {
+		r, err := o.run(ctx, t.RunID)
+		if err != nil {
+			return out, false, err
+		}
+		if out, err = o.frame(t, r); err != nil {
+			return out, false, err
+		}
 	}
-	topic := o.cfg.Sender.Topics().Offer(t.StoreID, t.TaskID)
-	return true, by.JSON(ctx, topic, o.message(t, run), transport.Options{Retain: true, Expiry: max(kept, time.Second)})
+	out.Expiry = max(kept, time.Second)
+	return out, true, nil
+}
+
+// frame makes the offer of an open task. It does not say until when it is kept.
+func (o *Offers) frame(t store.Task, r *run) (transport.Outbound, error) {
+	return o.cfg.Sender.Frame(o.cfg.Sender.Topics().Offer(t.StoreID, t.TaskID), o.message(t, r), transport.Options{Retain: true})
 }
 
 // wanted reports whether anybody is to hear of a topic: whoever subscribes to it
@@ -125,12 +139,12 @@ func (o *Offers) look(ctx context.Context, w *work) (t store.Task, open bool, er
 	return t, !t.State.Settled, nil
 }
 
-func (o *Offers) message(t store.Task, run store.Run) protocol.Offer {
-	m := transport.OfferOf(t, run)
+func (o *Offers) message(t store.Task, r *run) protocol.Offer {
+	m := r.offers.Of(t)
 	m.Meta = o.cfg.Sender.Meta()
 	m.Status, m.Attempt, m.Deadline = t.State.Status, t.State.Attempt, t.Deadline.UnixMilli()
 	m.TerminalID, m.Attempts = t.TerminalID, t.Allowed()
-	m.RunTimeoutMs, m.QueueDeadline = run.Policy.RunTimeout.Milliseconds(), t.QueueDeadline.UnixMilli()
+	m.RunTimeoutMs, m.QueueDeadline = r.Policy.RunTimeout.Milliseconds(), t.QueueDeadline.UnixMilli()
 	m.ID = transport.OfferID(t.TaskID, t.Used(), t.CreatedAt)
 	if t.LastCode != "" {
 		m.Error = &protocol.Failure{Code: t.LastCode, Message: "the last attempt failed"}
@@ -142,28 +156,29 @@ func (o *Offers) message(t store.Task, run store.Run) protocol.Offer {
 }
 
 // run returns a run, reading it once.
-func (o *Offers) run(ctx context.Context, runID string) (store.Run, error) {
+func (o *Offers) run(ctx context.Context, runID string) (*run, error) {
 	o.mu.Lock()
-	run, known := o.runs[runID]
+	known := o.runs[runID]
 	o.mu.Unlock()
-	if known {
-		return run, nil
+	if known != nil {
+		return known, nil
 	}
-	run, err := o.cfg.Tasks.GetRun(ctx, runID)
+	stored, err := o.cfg.Tasks.GetRun(ctx, runID)
 	if err != nil {
-		return store.Run{}, fmt.Errorf("cannot read run %s to offer its tasks: %w", runID, err)
+		return nil, fmt.Errorf("cannot read run %s to offer its tasks: %w", runID, err)
 	}
-	o.remember(run)
-	return run, nil
+	known = newRun(stored)
+	o.remember(known)
+	return known, nil
 }
 
-func (o *Offers) remember(run store.Run) {
+func (o *Offers) remember(r *run) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.runs) >= maxRuns {
 		clear(o.runs)
 	}
-	o.runs[run.RunID] = run
+	o.runs[r.RunID] = r
 }
 
 func (o *Offers) forget(runID string) {

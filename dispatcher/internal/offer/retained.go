@@ -26,8 +26,7 @@ func (o *Offers) Retained(ctx context.Context, filter string) ([]string, error) 
 	return names, nil
 }
 
-// Say publishes the offer of a task as it is now by the sender, and reports whether
-// there is one.
-func (o *Offers) Say(ctx context.Context, storeID, taskID string, by *transport.Sender) (bool, error) {
-	return o.say(ctx, &work{store: storeID, task: taskID}, by)
+// Message is the offer of a task as it is now; false: there is none.
+func (o *Offers) Message(ctx context.Context, storeID, taskID string) (transport.Outbound, bool, error) {
+	return o.say(ctx, &work{store: storeID, task: taskID})
 }

@@ -24,7 +24,9 @@ func (s *Store) CreateApprovedRun(ctx context.Context, approvalID, by string, ru
 	order := newOrder{run: run, places: places, tasks: tasks, req: req, under: approvalID}
 	err := order.prepare(now)
 	var got approved
+	over := func(bool) {}
 	if err == nil {
+		over = s.foresee(&order)
 		got, err = write(ctx, s, func(tx *sqlite.Tx, changes *[]Change) (approved, error) {
 			a, err := gatehouse.Pending(ctx, tx, approvalID, now)
 			switch {
@@ -40,6 +42,7 @@ func (s *Store) CreateApprovedRun(ctx context.Context, approvalID, by string, ru
 	if err == nil {
 		err = got.refused
 	}
+	over(err == nil && !got.Duplicate && !got.Conflict)
 	if err != nil {
 		return Created{}, fmt.Errorf("cannot create run %s under approval %s: %w", run.RunID, approvalID, err)
 	}

@@ -1,14 +1,15 @@
 package store
 
 import (
-	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"muster/dispatcher/internal/store/internal/audit"
 	"muster/dispatcher/internal/store/internal/sqlite"
+	"muster/internal/task"
 )
 
 // CreateRun stores the run, its frozen targets and all its tasks in one
@@ -22,6 +23,7 @@ func (s *Store) CreateRun(ctx context.Context, run Run, places []Place, tasks []
 	if err := order.prepare(now); err != nil {
 		return Created{}, fmt.Errorf("cannot create run %s: %w", run.RunID, err)
 	}
+	over := s.foresee(&order)
 	created, err := write(ctx, s, func(tx *sqlite.Tx, changes *[]Change) (Created, error) {
 		first, err := requested(ctx, tx, req)
 		if !errors.Is(err, ErrNotFound) {
@@ -29,6 +31,7 @@ func (s *Store) CreateRun(ctx context.Context, run Run, places []Place, tasks []
 		}
 		return order.insert(ctx, tx, now, changes)
 	})
+	over(err == nil && !created.Duplicate && !created.Conflict)
 	if err != nil {
 		return Created{}, fmt.Errorf("cannot create run %s: %w", run.RunID, err)
 	}
@@ -53,6 +56,41 @@ func (o *newOrder) prepare(now time.Time) error {
 		o.run.OrderedAt = o.run.CreatedAt
 	}
 	return coverage(o.places, o.tasks)
+}
+
+// foresee tells of a run as it will be stored.
+func (s *Store) foresee(o *newOrder) (over func(created bool)) {
+	run := o.run
+	for _, at := range []*time.Time{&run.CreatedAt, &run.OrderedAt, &run.BarrierAt, &run.MakeupUntil} {
+		*at = sqlite.Stored(*at)
+	}
+	run.Input = storedInput(run.Input)
+	var all []func(bool)
+	for _, f := range s.foreseers {
+		all = append(all, f(run, o.tasks))
+	}
+	return func(created bool) {
+		for _, over := range all {
+			over(created)
+		}
+	}
+}
+
+// storedInput is how the database has a run's input: there is none without.
+func storedInput(input json.RawMessage) json.RawMessage {
+	if len(input) == 0 {
+		return json.RawMessage("null")
+	}
+	return input
+}
+
+// Task is a task of the run as it is created.
+func (r Run) Task(t NewTask) Task {
+	if t.Input == nil {
+		t.Input = r.Input
+	}
+	return Task{TaskID: t.TaskID, RunID: r.RunID, StoreID: t.StoreID, TerminalID: t.TerminalID, Type: r.Job, Input: t.Input,
+		State: task.State{Status: task.Pending}, Attempts: max(r.Policy.Attempts, 1), Deadline: r.BarrierAt, QueueDeadline: r.MakeupUntil, CreatedAt: r.CreatedAt}
 }
 
 func (o *newOrder) insert(ctx context.Context, tx *sqlite.Tx, now time.Time, changes *[]Change) (Created, error) {
@@ -122,7 +160,7 @@ func requested(ctx context.Context, tx *sqlite.Tx, req Request) (Created, error)
 func insertRun(tx *sqlite.Tx, run Run, places []Place, tasks []NewTask, req Request, now time.Time) error {
 	_, err := tx.Exec(`INSERT INTO runs (run_id, job, job_version, requested_by, reason, input, policy, columns,
 			targets, created_at, barrier_at, makeup_until, approved_by, parent_run, ordered_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		run.RunID, run.Job, run.JobVersion, run.RequestedBy, run.Reason, cmp.Or(string(run.Input), "null"), sqlite.Document{Content: run.Policy},
+		run.RunID, run.Job, run.JobVersion, run.RequestedBy, run.Reason, string(storedInput(run.Input)), sqlite.Document{Content: run.Policy},
 		sqlite.Document{Content: run.Columns}, run.Targets, sqlite.Millis(run.CreatedAt), sqlite.Millis(run.BarrierAt), sqlite.Millis(run.MakeupUntil), run.ApprovedBy,
 		run.ParentRun, sqlite.Millis(run.OrderedAt))
 	if err != nil {

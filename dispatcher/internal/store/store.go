@@ -85,6 +85,7 @@ type Store struct {
 	db        *sqlite.DB
 	seen      ledger.Seen
 	observers []func([]Change)
+	foreseers []func(Run, []NewTask) func(bool)
 }
 
 // Open opens or creates the file, checks it, brings its schema up to date and
@@ -167,6 +168,15 @@ func (s *Store) Health(ctx context.Context) error {
 // are given. Close returns after the last call.
 func (s *Store) Observe(observer func([]Change)) {
 	s.observers = append(s.observers, observer)
+}
+
+// Foresee adds who is told of a run that is about to be created, before its commit
+// and at once before the caller waits for it; call it before the first use. What f
+// returns is called once that ended, and told whether the run is there: RunCreated
+// says so too, before or after. f and that must return at once, change nothing of
+// what they are given, and tell nobody: all may have been for nothing.
+func (s *Store) Foresee(f func(run Run, tasks []NewTask) (over func(created bool))) {
+	s.foreseers = append(s.foreseers, f)
 }
 
 func (s *Store) tell(changes []Change) {

@@ -130,7 +130,7 @@ func (s *Sender) Order(ctx context.Context, store, terminal string, o protocol.O
 		if s.lost(topic, Options{}) {
 			return Outbound{}, errLost
 		}
-		return s.frame(topic, o, Options{})
+		return s.Frame(topic, o, Options{})
 	}); err != nil {
 		return fmt.Errorf("cannot publish on %s: %w", topic, err)
 	}
@@ -142,18 +142,24 @@ func (s *Sender) JSON(ctx context.Context, topic string, v any, opts Options) er
 	if s.lost(topic, opts) {
 		return nil
 	}
-	out, err := s.frame(topic, v, opts)
-	if err == nil {
-		err = s.out.Publish(ctx, out)
-	}
+	out, err := s.Frame(topic, v, opts)
 	if err != nil {
 		return fmt.Errorf("cannot publish on %s: %w", topic, err)
+	}
+	return s.Send(ctx, out)
+}
+
+// Send publishes what Frame made.
+func (s *Sender) Send(ctx context.Context, out Outbound) error {
+	if err := s.out.Publish(ctx, out); err != nil {
+		return fmt.Errorf("cannot publish on %s: %w", out.Topic, err)
 	}
 	return nil
 }
 
-// frame is v as it travels.
-func (s *Sender) frame(topic string, v any, opts Options) (Outbound, error) {
+// Frame is v, which carries its own Meta, as it travels on topic: encoded, and signed
+// if such a message is. Nothing is published.
+func (s *Sender) Frame(topic string, v any, opts Options) (Outbound, error) {
 	payload, err := protocol.Encode(v)
 	if err != nil {
 		return Outbound{}, err
