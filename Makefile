@@ -18,7 +18,7 @@ SOAK       ?= 1h
 export MUSTER_BIN ?= $(CURDIR)/$(BIN)/tests
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race e2e chaos sim soak check fmt lint bench demo clean
+.PHONY: help build test race e2e chaos sim soak check fmt lint bench demo pictures clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +71,10 @@ bench: build ## benchmarks beside the code, then whole runs, beside the peers of
 demo: build ## 12 stores on this machine: order, crash, refusal, absence, two revisions; about a minute
 	$(GO) build -o $(BIN)/demo ./scripts/demo
 	$(BIN)/demo
+
+# Without a Chinese font, such as that of fonts-noto-cjk, they show boxes.
+pictures: ## photograph the pages of a sample report in Chromium, into docs/screenshots
+	$(GO) test -count=1 -run '^(TestThePageIsRead|TestTheIndexIsFiltered)' ./dispatcher/internal/report/page -args -pictures=$(CURDIR)/docs/screenshots
 
 clean: ## remove what the other targets made
 	rm -rf $(BIN) demo

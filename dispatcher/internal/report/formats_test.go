@@ -214,7 +214,7 @@ func pageCounts(t tb, page string) (counts []int, rows int) {
 	void := regexp.MustCompile(`<(meta)([^>]*)>`)
 	dec := xml.NewDecoder(strings.NewReader(void.ReplaceAllString(strings.TrimPrefix(page, "<!DOCTYPE html>"), "<$1$2/>")))
 	dec.Entity = xml.HTMLEntity
-	table, cell := "", false
+	table := ""
 	for {
 		token, err := dec.Token()
 		if err == io.EOF { //nolint:errorlint // the decoder returns it bare
@@ -223,22 +223,22 @@ func pageCounts(t tb, page string) (counts []int, rows int) {
 		if err != nil {
 			t.Fatalf("the page does not parse: %v", err)
 		}
-		switch token := token.(type) {
-		case xml.StartElement:
+		if token, ok := token.(xml.StartElement); ok {
 			for _, a := range token.Attr {
-				if token.Name.Local == "table" && a.Name.Local == "id" {
+				switch {
+				case token.Name.Local == "table" && a.Name.Local == "id":
 					table = a.Value
+				case token.Name.Local == "data" && a.Name.Local == "value" && table == "counts":
+					n, err := strconv.Atoi(a.Value)
+					if err != nil {
+						t.Fatalf("the page counts %q", a.Value)
+					}
+					counts = append(counts, n)
 				}
 			}
 			if token.Name.Local == "tr" && table == "stores" {
 				rows++
 			}
-			cell = token.Name.Local == "td" && table == "counts"
-		case xml.CharData:
-			if n, err := strconv.Atoi(string(token)); err == nil && cell {
-				counts = append(counts, n)
-			}
-			cell = false
 		}
 	}
 }
@@ -347,12 +347,12 @@ func TestALargePageStaysSmall(t *testing.T) {
 	if full != 10_000 || short != targets-full || strings.Count(table, "<td>上海&lt;虹桥&gt;店<td>超时 <span lang=en>timed out</span> (补传 <span lang=en>late</span>)<td>started_then_silent<td><td>2026-09-16<td>") != 5_250 {
 		t.Errorf("%d rows with evidence, %d without", full, short)
 	}
-	parts := regexp.MustCompile(`<details>\n<summary>(\d+)–(\d+): <bdi>(S\d+)</bdi>`).FindAllStringSubmatch(table, -1)
-	if len(parts) != 31 || fmt.Sprint(parts[1][1:]) != "[1001 2000 S001000]" || fmt.Sprint(parts[30][1:]) != "[30001 30500 S030000]" ||
+	parts := regexp.MustCompile(`<details>\n<summary>([\d,]+)–([\d,]+): <bdi>(S\d+)</bdi>`).FindAllStringSubmatch(table, -1)
+	if len(parts) != 31 || fmt.Sprint(parts[1][1:]) != "[1,001 2,000 S001000]" || fmt.Sprint(parts[30][1:]) != "[30,001 30,500 S030000]" ||
 		strings.Count(table, "</tbody>\n</table>\n</details>\n") != 31 || strings.Count(table, "<thead>") != 31 || !ended || !strings.HasSuffix(table, "</details>\n</div>\n</div>\n") {
 		t.Errorf("%d pages: %q", len(parts), parts)
 	}
-	if !strings.Contains(page, "10000 at most, have their evidence here") {
+	if !strings.Contains(page, "10,000 at most, have their evidence here") {
 		t.Error("the page does not say what it leaves out")
 	}
 	const most, many = 40_000_000, 100_000

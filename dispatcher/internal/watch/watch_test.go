@@ -198,7 +198,7 @@ func TestLinesNameTheRun(t *testing.T) {
 			"批次 R1 已开始：作业 collect_log，1 家门店，由 wang 发起，chen 批准，重试批次 R0。报告将于 2026-09-17 15:32:00 +08:00 生成，全部完成则提前。"},
 		{store.Change{Kind: store.RevisionReady, Revision: 1}, "Run R1: the barrier is closed, the report is being written.\n批次 R1：已截止，正在生成报告。"},
 		{store.Change{Kind: store.RevisionReady, Revision: 2}, "Run R1: more answers came in, revision 2 of the report is being written.\n批次 R1：收到新的结果，正在生成第 2 版报告。"},
-		{store.Change{Kind: store.RunClosed, Run: run}, "Run R1 is closed: nothing more is taken in.\n批次 R1 已关闭，不再接收结果。"},
+		{store.Change{Kind: store.RunClosed, Run: run}, "Run R1 is closed: only a retry can change its report now.\n批次 R1 已关闭：此后只有重试会更新其报告。"},
 		{store.Change{Kind: store.TaskMoved}, "\n"},
 	} {
 		c.change.RunID = "R1"
@@ -211,7 +211,7 @@ func TestLinesNameTheRun(t *testing.T) {
 // said are the lines of R1 that tell how far it is.
 func said(d *desk) (list []string) {
 	for _, sent := range d.Broker.Sent() {
-		if en, _, _ := strings.Cut(string(sent.Payload), "\n"); sent.Topic == d.Sender.Topics().Run("R1", protocol.RunText) && strings.Contains(en, "of it is done") {
+		if en, _, _ := strings.Cut(string(sent.Payload), "\n"); sent.Topic == d.Sender.Topics().Run("R1", protocol.RunText) && strings.Contains(en, " done, ") {
 			list = append(list, en)
 		}
 	}
@@ -224,9 +224,9 @@ func TestEachQuarterIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t)
 		d.Create("R1", 12, steptest.Policy())
-		want := []string{"Run R1: a quarter of it is done, 3 of 12 stores: 0 succeeded, 3 cancelled; 0 are online.",
-			"Run R1: half of it is done, 6 of 12 stores: 0 succeeded, 6 cancelled; 0 are online.",
-			"Run R1: three quarters of it is done, 9 of 12 stores: 0 succeeded, 9 cancelled; 0 are online."}
+		want := []string{"Run R1: a quarter done, 3 of 12 stores: 0 succeeded, 3 cancelled; online now: 0.",
+			"Run R1: half done, 6 of 12 stores: 0 succeeded, 6 cancelled; online now: 0.",
+			"Run R1: three quarters done, 9 of 12 stores: 0 succeeded, 9 cancelled; online now: 0."}
 		step := func(from, to int) {
 			for i := from; i < to; i++ {
 				cancel(t, d, i)

@@ -37,8 +37,8 @@ func Tell(c store.Change, zone *time.Location) Line {
 		return Line{fmt.Sprintf("Run %s: more answers came in, revision %d of the report is being written.", c.RunID, c.Revision),
 			fmt.Sprintf("批次 %s：收到新的结果，正在生成第 %d 版报告。", c.RunID, c.Revision)}
 	case store.RunClosed:
-		return Line{fmt.Sprintf("Run %s is closed: nothing more is taken in.", c.RunID),
-			fmt.Sprintf("批次 %s 已关闭，不再接收结果。", c.RunID)}
+		return Line{fmt.Sprintf("Run %s is closed: only a retry can change its report now.", c.RunID),
+			fmt.Sprintf("批次 %s 已关闭：此后只有重试会更新其报告。", c.RunID)}
 	case store.TaskMoved:
 	}
 	return Line{}
@@ -88,7 +88,7 @@ func (w *Watch) milestone(ctx context.Context, run *store.Run, t *tally) {
 func progress(run *store.Run, t *tally, reached int) Line {
 	now, q := t.now(), quarters[reached]
 	succeeded, cancelled := now[task.Succeeded], now[task.Cancelled]
-	l := Line{fmt.Sprintf("Run %s: %s of it is done, %d of %d stores: %d succeeded", run.RunID, q.en, t.settled, run.Targets, succeeded),
+	l := Line{fmt.Sprintf("Run %s: %s done, %d of %d stores: %d succeeded", run.RunID, q.en, t.settled, run.Targets, succeeded),
 		fmt.Sprintf("批次 %s：已完成%s（%d/%d）：成功 %d", run.RunID, q.zh, t.settled, run.Targets, succeeded)}
 	for _, part := range []struct {
 		n      int
@@ -99,7 +99,7 @@ func progress(run *store.Run, t *tally, reached int) Line {
 			l.zh += fmt.Sprintf("，%s %d", part.zh, part.n)
 		}
 	}
-	l.en += fmt.Sprintf("; %d are online.", t.online)
+	l.en += fmt.Sprintf("; online now: %d.", t.online)
 	l.zh += fmt.Sprintf("；当前在线 %d。", t.online)
 	return l
 }

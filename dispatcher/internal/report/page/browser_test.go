@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"muster/dispatcher/internal/report/words"
 	"muster/tests/browser"
 )
 
@@ -70,7 +72,7 @@ func TestThePageIsReadOnDeskAndPhoneInBothLanguages(t *testing.T) {
 				t.Errorf("%s in %s: %s", screen.name, language, finding)
 			}
 			fits(t, tab, screen.width)
-			tab.Eval(`document.querySelector("#rows .more").click()`, nil)
+			tab.Eval(`document.querySelector("#rows .more").click(); for (const d of document.querySelectorAll("details")) d.open = false`, nil)
 			picture(tab, screen.name+"-"+language)
 		}
 		quiet(t, tab)
@@ -82,14 +84,14 @@ func TestThePageIsReadOnDeskAndPhoneInBothLanguages(t *testing.T) {
 	}
 }
 
-// picture keeps what is on the screen at the top, at the chart and at the rows.
+// picture keeps what is on the screen at the top, at the chart, at the totals and at the rows.
 func picture(tab *browser.Tab, name string) {
 	if *pictures == "" {
 		return
 	}
-	for _, at := range []string{"h1", "h-time", "h-regions", "h-totals", "h-all"} {
-		tab.Eval(`(document.getElementById("`+at+`") || document.body).scrollIntoView()`, nil)
-		tab.Screenshot(filepath.Join(*pictures, name+"-"+at+".png"))
+	for _, p := range []struct{ name, at string }{{"report", "top"}, {"answers", "h-time"}, {"totals", "h-totals"}, {"stores", "h-all"}} {
+		tab.Eval(`(document.getElementById("`+p.at+`") || document.body).scrollIntoView()`, nil)
+		tab.Screenshot(filepath.Join(*pictures, p.name+"-"+name+".png"))
 	}
 	tab.Eval(`window.scrollTo(0, 0)`, nil)
 }
@@ -98,7 +100,7 @@ func picture(tab *browser.Tab, name string) {
 func shown(t *testing.T, tab *browser.Tab) (found, rows int) {
 	t.Helper()
 	said, _, _ := strings.Cut(tab.Text("#found"), " ")
-	found, err := strconv.Atoi(said)
+	found, err := strconv.Atoi(strings.ReplaceAll(said, ",", ""))
 	if err != nil {
 		t.Fatalf("the page says %q", tab.Text("#found"))
 	}
@@ -115,10 +117,10 @@ func TestCountsLeadToTheRowsThatTheyCount(t *testing.T) {
 		Href string
 		N    int
 	}
-	tab.Eval(`Array.from(document.querySelectorAll("#counts tbody tr"), (r) => ({Href: r.querySelector("a").hash, N: +r.cells[1].textContent}))
-		.concat(Array.from(document.querySelectorAll(".causes li"), (r) => ({Href: r.querySelector("a").hash, N: +r.querySelector(".n").textContent})))
+	tab.Eval(`Array.from(document.querySelectorAll("#counts tbody tr"), (r) => ({Href: r.querySelector("a").hash, N: +r.querySelector("data").value}))
+		.concat(Array.from(document.querySelectorAll(".causes li"), (r) => ({Href: r.querySelector("a").hash, N: +r.querySelector(".n").textContent.replace(",", "")})))
 		.concat(Array.from(document.querySelectorAll("#regions tbody tr"), (r) => ({Href: r.querySelector("a").hash,
-			N: Array.from(r.cells).slice(1, 6).reduce((n, c) => n + +c.textContent, 0)})))`, &links)
+			N: Array.from(r.cells).slice(1, 6).reduce((n, c) => n + +c.textContent.replace(",", ""), 0)})))`, &links)
 	sum := 0
 	for _, link := range links {
 		tab.Eval(fmt.Sprintf(`document.querySelector('a[href="%s"]').click(); new Promise((r) => setTimeout(r, 20))`, link.Href), nil)
@@ -138,6 +140,36 @@ func TestCountsLeadToTheRowsThatTheyCount(t *testing.T) {
 		if said := tab.Text("#rows .detail"); !strings.Contains(said, want) {
 			t.Errorf("the details lack %q: %q", want, said)
 		}
+	}
+	quiet(t, tab)
+}
+
+// TestValuesAreShownForPeople, and found as the terminal sent them. Long lists are folded.
+func TestValuesAreShownForPeople(t *testing.T) {
+	t.Parallel()
+	name, head := written(t, 240)
+	tab := browser.Open(t).Tab(name, deskWidth, deskHeight, false)
+	speak(tab, "zh")
+	var raw, cells, heads []string
+	var right []bool
+	tab.Eval(`Array.from(new DOMParser().parseFromString(document.querySelector("noscript").textContent, "text/html").querySelectorAll("tbody tr")[0].cells, (c) => c.textContent).slice(5, 9)`, &raw)
+	tab.Eval(`Array.from(document.querySelector("#rows tbody tr").cells, (c) => c.innerText.trim()).slice(4)`, &cells)
+	tab.Eval(`Array.from(document.querySelectorAll("#rows thead th"), (c) => c.innerText.trim()).slice(4)`, &heads)
+	tab.Eval(`Array.from(document.querySelectorAll("#rows thead th"), (c) => getComputedStyle(c).textAlign === "right").slice(4)`, &right)
+	yesNo := map[string]string{"true": "是", "false": "否"}
+	want := []string{words.Grouped(raw[0]), raw[1], raw[2], yesNo[raw[3]]}
+	if len(raw[0]) < 4 || !slices.Equal(cells, want) || fmt.Sprint(heads, right) != "[日志大小 (KB) 错误数 最常见错误 有截断] [true true false false]" {
+		t.Errorf("%v is shown as %v, want %v; under %v, right %v", raw, cells, want, heads, right)
+	}
+	tab.Eval(fmt.Sprintf(`location.hash = "#q=" + %q; new Promise((r) => setTimeout(r, 50))`, raw[0]), nil)
+	if said := tab.Text("#rows tbody tr"); !strings.Contains(said, cells[0]) {
+		t.Errorf("%s is not found: %q", raw[0], said)
+	}
+	var open, folded int
+	tab.Eval(`document.querySelectorAll(".totals details table").length`, &folded)
+	tab.Eval(`Math.max(...Array.from(document.querySelectorAll(".totals table"), (l) => l.closest("details") ? 0 : l.tBodies[0].rows.length))`, &open)
+	if most := len(head.Totals[1].Values); most <= 12 || open != 12 || folded != 1 {
+		t.Errorf("of %d values %d are open, and %d lists are folded", most, open, folded)
 	}
 	quiet(t, tab)
 }
@@ -181,7 +213,7 @@ func TestTenThousandRowsAreFilteredWithoutAStall(t *testing.T) {
 				}
 			}
 			tab.Eval(`Array.from(document.querySelectorAll(".pager button")).at(-1).click()`, nil)
-			if _, rows := shown(t, tab); rows != 50 || !strings.Contains(tab.Text(".where"), "page 2 of "+strconv.Itoa(c.targets/50)) {
+			if _, rows := shown(t, tab); rows != 50 || !strings.Contains(tab.Text(".where"), "page 2 of "+words.Count(c.targets/50)) {
 				t.Errorf("the second page has %d rows and is called %q", rows, tab.Text(".where"))
 			}
 			quiet(t, tab)

@@ -10,6 +10,18 @@ import (
 	"muster/dispatcher/internal/report/page"
 )
 
+func TestASkewIsSaidInAUnitInWhichItCanBeRead(t *testing.T) {
+	t.Parallel()
+	for ms, want := range map[int64]string{0: "+0 ms", -120: "-120 ms", 9_999: "+9999 ms", 42_000: "+42.0 s", -600_000: "-10.0 min", 93_600_000: "+26.0 h"} {
+		if said := page.Skew(&ms); said != want {
+			t.Errorf("%d ms is said as %s, want %s", ms, said, want)
+		}
+	}
+	if said := page.Skew(nil); said != "–" {
+		t.Errorf("none is said as %s", said)
+	}
+}
+
 func TestThePageEscapesAsTemplatesDo(t *testing.T) {
 	t.Parallel()
 	like := template.Must(template.New("cell").Parse(`<td class="v"><bdi>{{.}}</bdi></td>`))

@@ -69,6 +69,10 @@ func drawn(head *protocol.ReportHead, ms []int64) chart {
 	}
 	c.Total = fmt.Sprintf("0,%d %s", chartHeight, strings.TrimSpace(total.String()))
 	c.Each, c.Detail = told(ms[:onTime], len(ms)-onTime, head.Targets, barrier)
+	if most > 0 {
+		c.Each.Zh += "，最高 " + words.Count(most) + " 家"
+		c.Each.En += ", the highest " + words.Count(most)
+	}
 	return c
 }
 
@@ -89,12 +93,12 @@ func told(onTime []int64, late, targets int, barrier int64) (each, detail words.
 	} else {
 		middle, most := seconds(onTime[(len(onTime)-1)/2]), seconds(onTime[(len(onTime)-1)*95/100])
 		detail = words.Pair{
-			Zh: fmt.Sprintf("截止前 %d 家中 %d 家应答：一半在 %s 内，95%% 在 %s 内", targets, len(onTime), middle, most),
-			En: fmt.Sprintf("%d of %d answered before the barrier: half within %s, 95%% within %s", len(onTime), targets, middle, most)}
+			Zh: fmt.Sprintf("截止前 %s 家中 %s 家应答：一半在 %s 内，95%% 在 %s 内", words.Count(targets), words.Count(len(onTime)), middle, most),
+			En: fmt.Sprintf("%s of %s answered before the barrier: half within %s, 95%% within %s", words.Count(len(onTime)), words.Count(targets), middle, most)}
 	}
 	if late > 0 {
-		detail.Zh += fmt.Sprintf("；截止后补传 %d 家", late)
-		detail.En += fmt.Sprintf("; %d came late", late)
+		detail.Zh += fmt.Sprintf("；截止后补传 %s 家", words.Count(late))
+		detail.En += fmt.Sprintf("; %s came late", words.Count(late))
 	}
 	detail.Zh += "。"
 	detail.En += "."

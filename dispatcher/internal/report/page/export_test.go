@@ -11,3 +11,6 @@ func Cell(w io.Writer, before, text string) {
 	t.cell(before, text)
 	_ = t.out.Flush()
 }
+
+// Skew is how the page says how far a clock is off.
+var Skew = skewText

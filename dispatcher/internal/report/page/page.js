@@ -24,6 +24,8 @@
     f.append(el("span", { lang: "zh" }, zh), " ", el("span", { lang: "en" }, en));
     return f;
   };
+  const grouped = (n) => String(n).replace(/^-?\d+/, (whole) => whole.replace(/\B(?=(\d{3})+$)/g, ","));
+  const numeric = (type) => ["integer", "number", "bytes", "duration"].includes(type);
   const word = (map, code) => both((map[code] || { Zh: code }).Zh, (map[code] || { En: code }).En);
   function sign(code) {
     const ns = "http" + "://www.w3.org/2000/svg";
@@ -58,7 +60,7 @@
   const head = new DOMParser().parseFromString(source.slice(0, source.indexOf("</thead>")) + "</thead></table>", "text/html");
   const titles = Array.from(head.querySelectorAll("thead th"), (th) => {
     const of = (l) => (th.querySelector("[lang=" + l + "]") || th).textContent;
-    return { zh: of("zh"), en: of("en") };
+    return { zh: of("zh"), en: of("en"), type: th.dataset.type };
   });
   const columns = titles.length - 18; // the job's own stand behind the first five
   const state = { o: "", r: "", g: "", q: "", late: "", page: 0, size: pageSizes[0] };
@@ -89,6 +91,13 @@
     return cell;
   };
 
+  // The file has a value as the terminal sent it; people read it in groups, and as a word.
+  function shownAs(type, value, cell) {
+    if (type === "bool" && /^(true|false)$/.test(value)) return [value === "true" ? both("是", "yes") : both("否", "no")];
+    if (numeric(type) && /^-?\d+(\.\d+)?$/.test(value)) return [grouped(value)];
+    return cell.childNodes;
+  }
+
   function rowOf(i) {
     const f = facts[i], cells = cellsOf(lines[i]);
     const more = el("button", { type: "button", "class": "more", "aria-expanded": "false", "aria-label": "详情 details: " + cells[0].textContent }, "+");
@@ -101,7 +110,7 @@
     if (!why.textContent) why.classList.add("empty");
     for (let c = 5; c < 5 + columns; c++) {
       const value = cells[c].textContent;
-      const cell = labelled(titles[c], el("td", { "class": /^-?[0-9.]+$/.test(value) ? "v n" : "v" }, ...cells[c].childNodes));
+      const cell = labelled(titles[c], el("td", { "class": numeric(titles[c].type) || /^-?[0-9.]+$/.test(value) ? "v n" : "v" }, ...shownAs(titles[c].type, value, cells[c])));
       if (value.length <= 12) cell.classList.add("short"); // a date or a number is not broken
       if (value === "–") cell.classList.add("empty");
       row.append(cell);
@@ -140,7 +149,7 @@
   };
   const outcomes = counted("o"), reasons = counted("r"), regions = counted("g");
   const pairOf = (map, counts) => Object.keys(map).filter((c) => c && counts.get(c))
-    .map((c) => [c, map[c].Zh + "（" + counts.get(c) + "）", map[c].En + " (" + counts.get(c) + ")"]);
+    .map((c) => [c, map[c].Zh + "（" + grouped(counts.get(c)) + "）", map[c].En + " (" + grouped(counts.get(c)) + ")"]);
   const select = (key, id, zh, en, pairs) => el("label", {}, both(zh, en),
     el("select", { id: id, onchange: (e) => ask({ [key]: e.target.value }) }, ...options(pairs)));
 
@@ -148,7 +157,7 @@
   const status = el("p", { role: "status", id: "found" });
   const body = el("tbody", {});
   const header = el("tr", {}, ...titles.slice(0, 4 + 1 + columns).filter((t, k) => k !== 4)
-    .map((t) => el("th", { scope: "col" }, both(t.zh, t.en))));
+    .map((t) => el("th", { scope: "col", "class": numeric(t.type) && "n" }, both(t.zh, t.en))));
   const where = el("span", { "class": "where" });
   const turn = (by, zh, en) => el("button", { type: "button", onclick: () => { state.page += by; show(); } }, both(zh, en));
   const back = turn(-1, "‹ 上一页", "‹ back"), next = turn(1, "下一页 ›", "next ›");
@@ -160,9 +169,9 @@
       select("o", "o", "结果", "outcome", [["", "全部", "all"], ["missing", "未成功", "not succeeded"], ...pairOf(words.outcomes, outcomes)]),
       select("r", "r", "原因", "reason", [["", "全部", "all"], ...pairOf(words.reasons, reasons)]),
       regions.size > 1 || !regions.has("") ? select("g", "g", "地区", "region",
-        [["", "全部", "all"], ...Array.from(regions.keys()).sort().map((g) => [g || "-", (g || "未标地区") + "（" + regions.get(g) + "）", (g || "no region") + " (" + regions.get(g) + ")"])]) : null,
+        [["", "全部", "all"], ...Array.from(regions.keys()).sort().map((g) => [g || "-", (g || "未标地区") + "（" + grouped(regions.get(g)) + "）", (g || "no region") + " (" + grouped(regions.get(g)) + ")"])]) : null,
       late ? select("late", "late", "补传", "late", [["", "全部", "all"], ["1", "仅补传", "late only"]]) : null,
-      select("size", "size", "每页", "a page", pageSizes.map((n) => [String(n), String(n), String(n)])),
+      select("size", "size", "每页", "a page", pageSizes.map((n) => [String(n), grouped(n), grouped(n)])),
       el("button", { type: "button", id: "clear", onclick: () => { search.value = ""; ask({ o: "", r: "", g: "", q: "", late: "" }); } }, both("清除", "clear")));
     let wait = 0;
     search.addEventListener("input", () => {
@@ -186,10 +195,10 @@
     const all = document.createDocumentFragment();
     for (const i of shown) all.append(rowOf(i));
     body.replaceChildren(all);
-    const range = (shown.length ? start + 1 : 0) + "–" + (start + shown.length);
-    status.replaceChildren(both("共 " + lines.length + " 家，符合 " + found.length + " 家，显示第 " + range + " 家",
-      found.length + " of " + lines.length + " stores, showing " + range));
-    where.replaceChildren(both("第 " + (state.page + 1) + " / " + pages + " 页", "page " + (state.page + 1) + " of " + pages));
+    const range = grouped(shown.length ? start + 1 : 0) + "–" + grouped(start + shown.length);
+    status.replaceChildren(both("共 " + grouped(lines.length) + " 家，符合 " + grouped(found.length) + " 家，显示第 " + range + " 家",
+      grouped(found.length) + " of " + grouped(lines.length) + " stores, showing " + range));
+    where.replaceChildren(both("第 " + grouped(state.page + 1) + " / " + grouped(pages) + " 页", "page " + grouped(state.page + 1) + " of " + grouped(pages)));
     back.disabled = state.page === 0;
     next.disabled = state.page === pages - 1;
   }

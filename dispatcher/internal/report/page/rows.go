@@ -176,12 +176,22 @@ func shownValue(raw []byte) string {
 	return shorten(words.Visible(value))
 }
 
-// skewText is how far a store's clock is ahead of headquarters'.
+// skewText is how far a store's clock is ahead of headquarters', in a unit in which it
+// can be read.
 func skewText(ms *int64) string {
 	if ms == nil {
 		return "–"
 	}
-	return fmt.Sprintf("%+d ms", *ms)
+	d := time.Duration(*ms) * time.Millisecond
+	switch size := d.Abs(); {
+	case size < 10*time.Second:
+		return fmt.Sprintf("%+d ms", *ms)
+	case size < 2*time.Minute:
+		return fmt.Sprintf("%+.1f s", d.Seconds())
+	case size < 2*time.Hour:
+		return fmt.Sprintf("%+.1f min", d.Minutes())
+	}
+	return fmt.Sprintf("%+.1f h", d.Hours())
 }
 
 // moment shows a time in headquarters' zone, and a dash for none.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,12 +28,13 @@ func at(d time.Duration) protocol.Time { return protocol.At(created.Add(d)) }
 func chain(n int) (head protocol.ReportHead, now, before iter.Seq2[json.RawMessage, error], err error) {
 	head = protocol.ReportHead{
 		RunID: "20260917-182800-7tk3f9", Job: "collect_log", JobVersion: 1, Input: json.RawMessage(`{"date":"2026-09-16"}`),
-		RequestedBy: "wang", ApprovedBy: "chen", Reason: "周检 weekly check", Revision: 2, RevisionWhy: protocol.WhyLateResults, Quorum: 0.9,
+		RequestedBy: "wang", ApprovedBy: "chen", Reason: "周检 weekly check", Revision: 2, RevisionWhy: protocol.WhyLateResults, Quorum: 0.8,
 		CreatedAt: at(0), BarrierAt: at(2 * time.Minute), AsOf: at(3 * time.Hour), TimeZone: "Asia/Shanghai", Targets: n,
-		Columns: []protocol.Column{{Name: "lines", Pointer: "/lines", Title: "Lines", TitleZh: "行数", Unit: "lines", Type: protocol.ColumnInteger,
+		Columns: []protocol.Column{{Name: "size", Pointer: "/size", Title: "Size of the logs", TitleZh: "日志大小", Unit: "KB", Type: protocol.ColumnInteger,
 			Aggregate: []protocol.Aggregate{"sum", "mean", "min", "p50", "p95", "max", "histogram"}}, {Name: "errors", Pointer: "/errors", Title: "Errors", TitleZh: "错误数", Type: protocol.ColumnInteger,
 			Aggregate: []protocol.Aggregate{"sum", "distinct", "top", "count"}},
-			{Name: "top", Pointer: "/top", Title: "Most frequent error", TitleZh: "最常见错误", Type: protocol.ColumnText, Aggregate: []protocol.Aggregate{"distinct", "top"}}},
+			{Name: "top", Pointer: "/top", Title: "Most frequent error", TitleZh: "最常见错误", Type: protocol.ColumnText, Aggregate: []protocol.Aggregate{"distinct", "top"}},
+			{Name: "cut", Pointer: "/cut", Title: "Shortened", TitleZh: "有截断", Type: protocol.ColumnBool, Aggregate: []protocol.Aggregate{"count"}}},
 	}
 	head.Previous = &protocol.Previous{RunID: "20260910-182800-x2m8qd", Revision: 3, AsOf: at(-7*24*time.Hour + 2*time.Minute), Targets: n, Common: n,
 		Counts: protocol.Counts{Succeeded: n - n/11, Offline: n / 11}, NewlyMissing: 2, Recovered: 1,
@@ -84,7 +86,8 @@ func answered(i int, random *rand.Rand) protocol.StoreRow {
 		skew = 42_000
 	}
 	took = min(took, 118*time.Second)
-	values := []json.RawMessage{json.RawMessage(fmt.Sprint(2000 + random.IntN(9000))), json.RawMessage(fmt.Sprint(random.IntN(40))), json.RawMessage(`"printer: out of paper"`)}
+	errors := []string{`"支付网关超时"`, `"支付网关超时"`, `"支付网关超时"`, `"printer: out of paper"`, `"printer: out of paper"`, `"打印机缺纸"`, `"scale does not answer"`, `"member card: read error"`}
+	values := []json.RawMessage{json.RawMessage(fmt.Sprint(2000 + random.IntN(9000))), json.RawMessage(fmt.Sprint(random.IntN(40))), json.RawMessage(errors[random.IntN(len(errors))]), json.RawMessage(strconv.FormatBool(random.IntN(9) == 0))}
 	return protocol.StoreRow{
 		StoreID: fmt.Sprintf("S%06d", i), Name: fmt.Sprintf("%s %d 号店", cities[i%5], i), Labels: map[string]string{"region": regions[i%5], "format": "mall"},
 		Outcome: task.OutcomeSucceeded, Status: task.Succeeded, Attempt: 1, TaskID: fmt.Sprintf("01J7ZK3N8Q4V5W6X7Y8Z%06d", i), TerminalID: "pos1",
@@ -103,7 +106,7 @@ func silent(row protocol.StoreRow, outcome task.Outcome, reason task.Reason) pro
 
 func nothing() []json.RawMessage {
 	null := json.RawMessage("null")
-	return []json.RawMessage{null, null, null}
+	return []json.RawMessage{null, null, null, null}
 }
 
 func each(rows []json.RawMessage) iter.Seq2[json.RawMessage, error] {

@@ -33,7 +33,7 @@ type model struct {
 	Skew                                 words.Pair
 	Previous                             words.Pair
 	Chart                                chart
-	Columns                              []words.Pair
+	Columns                              []column
 	Totals                               []total
 	FullShown                            int // rows with evidence on a large page, else 0
 }
@@ -50,6 +50,12 @@ type bucket struct {
 type segment struct {
 	Class    string
 	From, To string
+}
+
+// column is one of the job's own.
+type column struct {
+	Title words.Pair
+	Type  protocol.ColumnType
 }
 
 type missing struct {
@@ -102,7 +108,11 @@ func view(head *protocol.ReportHead, found *survey) model {
 	}
 	m.addChanges(head)
 	for _, c := range head.Columns {
-		m.Columns = append(m.Columns, words.ColumnTitle(&c))
+		title := words.ColumnTitle(&c)
+		if c.Type == protocol.ColumnBytes { // its values stand there as plain numbers
+			title = words.Of(title.Zh+" (B)", title.En+" (B)")
+		}
+		m.Columns = append(m.Columns, column{title, c.Type})
 	}
 	return m
 }
@@ -158,17 +168,17 @@ func part100(outcome task.Outcome, before, count, of int) segment {
 func previousWords(head *protocol.ReportHead, zone *time.Location) words.Pair {
 	p := head.Previous
 	if p == nil {
-		return words.Pair{Zh: "此任务之前没有报告", En: "the job has no report before this one"}
+		return words.Pair{Zh: "此作业之前没有报告", En: "the job has no report before this one"}
 	}
 	was, at := words.Percent(words.Share(p.Counts.Succeeded, p.Targets)), moment(p.AsOf, zone)
 	said := words.Pair{
-		Zh: fmt.Sprintf("成功率 %s（%s，%d 家中 %d 家）→ %s；新缺席 %d 家，恢复 %d 家", was, at, p.Targets, p.Counts.Succeeded,
-			words.Percent(head.Rates.Succeeded), p.NewlyMissing, p.Recovered),
-		En: fmt.Sprintf("%s succeeded (%s, %d of %d) → %s; %d newly missing, %d recovered", was, at, p.Counts.Succeeded, p.Targets,
-			words.Percent(head.Rates.Succeeded), p.NewlyMissing, p.Recovered)}
+		Zh: fmt.Sprintf("成功率 %s（%s，%s 家中 %s 家）→ %s；新缺席 %s 家，恢复 %s 家", was, at, words.Count(p.Targets), words.Count(p.Counts.Succeeded),
+			words.Percent(head.Rates.Succeeded), words.Count(p.NewlyMissing), words.Count(p.Recovered)),
+		En: fmt.Sprintf("%s succeeded (%s, %s of %s) → %s; %s newly missing, %s recovered", was, at, words.Count(p.Counts.Succeeded), words.Count(p.Targets),
+			words.Percent(head.Rates.Succeeded), words.Count(p.NewlyMissing), words.Count(p.Recovered))}
 	if p.Common != p.Targets || p.Common != head.Targets {
-		said.Zh += fmt.Sprintf("（两批共有 %d 家）", p.Common)
-		said.En += fmt.Sprintf(" (of %d stores in both)", p.Common)
+		said.Zh += fmt.Sprintf("（两批共有 %s 家）", words.Count(p.Common))
+		said.En += fmt.Sprintf(" (of %s stores in both)", words.Count(p.Common))
 	}
 	return said
 }
@@ -180,11 +190,11 @@ func skewWords(s skew) words.Pair {
 	worst := skewText(&s.worst)
 	limit := fmt.Sprintf("%.0f s", skewNoted.Seconds())
 	if s.off == 0 {
-		return words.Pair{Zh: fmt.Sprintf("%d 家均在 %s 以内（最大 %s，%s）", s.measured, limit, worst, s.store),
-			En: fmt.Sprintf("all %d within %s (largest %s, %s)", s.measured, limit, worst, s.store)}
+		return words.Pair{Zh: fmt.Sprintf("%s 家均在 %s 以内（最大 %s，%s）", words.Count(s.measured), limit, worst, s.store),
+			En: fmt.Sprintf("all %s within %s (largest %s, %s)", words.Count(s.measured), limit, worst, s.store)}
 	}
-	return words.Pair{Zh: fmt.Sprintf("%d 家中 %d 家超过 %s（最大 %s，%s）", s.measured, s.off, limit, worst, s.store),
-		En: fmt.Sprintf("%d of %d off by more than %s (largest %s, %s)", s.off, s.measured, limit, worst, s.store)}
+	return words.Pair{Zh: fmt.Sprintf("%s 家中 %s 家超过 %s（最大 %s，%s）", words.Count(s.measured), words.Count(s.off), limit, worst, s.store),
+		En: fmt.Sprintf("%s of %s off by more than %s (largest %s, %s)", words.Count(s.off), words.Count(s.measured), limit, worst, s.store)}
 }
 
 // clone is a word of a row on its own, which does not keep the whole row in memory.

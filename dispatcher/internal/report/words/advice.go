@@ -10,7 +10,7 @@ func Advice(r task.Reason) Pair {
 	case task.ReasonExecutionError:
 		return Pair{"看该店的错误说明；改好后重试失败的门店。", "Read the store's error; mend it there, then retry what failed."}
 	case task.ReasonInvalidResult:
-		return Pair{"终端程序与任务的格式不一致：核对该店程序版本并升级。", "The store's program and the job's schema differ: check its version and upgrade it."}
+		return Pair{"终端程序与作业的格式不一致：核对该店程序版本并升级。", "The store's program and the job's schema differ: check its version and upgrade it."}
 	case task.ReasonAttemptsExhausted:
 		return Pair{"每次失败的原因不同：先看最后一次的错误，再查看各次记录。", "Each attempt failed in another way: begin with the last error, then look at each attempt."}
 	case task.ReasonRefusedByTerminal:
@@ -18,7 +18,7 @@ func Advice(r task.Reason) Pair {
 	case task.ReasonLeaseExpired:
 		return Pair{"执行到一半失去联系：检查该店网络与电源，然后重试。", "Contact was lost half-way: check the store's network and power, then retry."}
 	case task.ReasonOnlineNeverClaimed:
-		return Pair{"已连线但没有领取：检查终端程序是否支持此任务，必要时重启它。", "Connected, yet it took nothing: check that its program knows the job, and restart it if need be."}
+		return Pair{"已连线但没有领取：检查终端程序是否支持此作业，必要时重启它。", "Connected, yet it took nothing: check that its program knows the job, and restart it if need be."}
 	case task.ReasonWaitingForSlot:
 		return Pair{"总部名额不够：放宽并发或上传限额，或延长截止时间。", "Headquarters was the bottleneck: raise its limits or allow more time."}
 	case task.ReasonGrantedNeverStarted:
@@ -40,7 +40,7 @@ func Advice(r task.Reason) Pair {
 	case task.ReasonExpired:
 		return Pair{"补传期已过：需要时重新下发。", "The time for late answers is over: order it anew if it is still needed."}
 	case task.ReasonSuperseded:
-		return Pair{"以新一批的报告为准。", "See the report of the newer run."}
+		return Pair{"以新批次的报告为准。", "See the report of the newer run."}
 	}
 	return Pair{}
 }

@@ -3,6 +3,7 @@ package words
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -16,6 +17,8 @@ type Fact struct {
 	Value json.RawMessage
 	// Count: the value is a number of values, and not one of the column.
 	Count bool
+	// Mean: it has more decimals than anybody reads.
+	Mean bool
 }
 
 // Facts are what a total says in single values.
@@ -25,7 +28,7 @@ func Facts(total *protocol.Total, column *protocol.Column) (list []Fact) {
 		least, most = Of("最早", "earliest"), Of("最晚", "latest")
 	}
 	for _, f := range []Fact{
-		{About: Of("合计", "sum"), Value: total.Sum}, {About: Of("平均", "mean"), Value: total.Mean},
+		{About: Of("合计", "sum"), Value: total.Sum}, {About: Of("平均", "mean"), Value: total.Mean, Mean: true},
 		{About: least, Value: total.Min}, {About: Of("中位数", "median"), Value: total.P50},
 		{About: Of("95 % 不超过", "95 % at most"), Value: total.P95}, {About: most, Value: total.Max},
 	} {
@@ -41,7 +44,7 @@ func Facts(total *protocol.Total, column *protocol.Column) (list []Fact) {
 
 // Coverage says of how many of all stores a total speaks.
 func Coverage(total *protocol.Total) Pair {
-	have, of := Grouped(strconv.Itoa(total.Stores)), Grouped(strconv.Itoa(total.Of))
+	have, of := Count(total.Stores), Count(total.Of)
 	return Of(fmt.Sprintf("%s / %s 家门店", have, of), fmt.Sprintf("%s of %s stores", have, of))
 }
 
@@ -97,6 +100,19 @@ func sized(text string, raw json.RawMessage) string {
 		}
 	}
 	return fmt.Sprintf("%s B (%.1f %s)", text, size, unit)
+}
+
+// Count is how many, in groups of three digits.
+func Count(n int) string { return Grouped(strconv.Itoa(n)) }
+
+// Rounded is a decimal number of at least 1 with two decimals at most, and any other as
+// it is.
+func Rounded(number json.RawMessage) json.RawMessage {
+	value, err := strconv.ParseFloat(string(number), 64)
+	if _, fraction, _ := strings.Cut(string(number), "."); err != nil || len(fraction) <= 2 || math.Abs(value) < 1 {
+		return number
+	}
+	return json.RawMessage(strconv.FormatFloat(math.Round(value*100)/100, 'f', -1, 64))
 }
 
 // Grouped parts the digits of a decimal number before the point into groups of three.

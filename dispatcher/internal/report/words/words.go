@@ -74,7 +74,7 @@ func Reason(r task.Reason) Pair {
 	case task.ReasonExpired:
 		return Pair{"已过期", "the time to do it was over"}
 	case task.ReasonSuperseded:
-		return Pair{"已被同一任务的新一批取代", "a newer run of the job took its place"}
+		return Pair{"已被同一作业的新批次取代", "a newer run of the job took its place"}
 	}
 	return Pair{string(r), string(r)}
 }
@@ -146,9 +146,10 @@ func Sentence(head protocol.ReportHead) (en, zh string) {
 	if head.Verdict == protocol.VerdictComplete && targets == 1 {
 		return verdict.En + ": the one store succeeded.", verdict.Zh + "：唯一的门店已成功。"
 	}
+	all, succeeded := Count(targets), Count(c.Succeeded)
 	if head.Verdict == protocol.VerdictComplete {
-		return fmt.Sprintf("%s: all %d stores succeeded.", verdict.En, targets),
-			fmt.Sprintf("%s：%d 家门店全部成功。", verdict.Zh, targets)
+		return fmt.Sprintf("%s: all %s stores succeeded.", verdict.En, all),
+			fmt.Sprintf("%s：%s 家门店全部成功。", verdict.Zh, all)
 	}
 	var partsEn, partsZh []string
 	for _, b := range Buckets(c) {
@@ -156,14 +157,14 @@ func Sentence(head protocol.ReportHead) (en, zh string) {
 			continue
 		}
 		w := Outcome(b.Outcome)
-		partsEn = append(partsEn, fmt.Sprintf("%d %s", b.Count, w.En))
-		partsZh = append(partsZh, fmt.Sprintf("%s %d 家", w.Zh, b.Count))
+		partsEn = append(partsEn, fmt.Sprintf("%s %s", Count(b.Count), w.En))
+		partsZh = append(partsZh, fmt.Sprintf("%s %s 家", w.Zh, Count(b.Count)))
 	}
-	en = fmt.Sprintf("%s: %d of %d stores succeeded; %s.", verdict.En, c.Succeeded, targets, strings.Join(partsEn, ", "))
-	zh = fmt.Sprintf("%s：%d 家门店中 %d 家成功；%s。", verdict.Zh, targets, c.Succeeded, strings.Join(partsZh, "，"))
+	en = fmt.Sprintf("%s: %s of %s stores succeeded; %s.", verdict.En, succeeded, all, strings.Join(partsEn, ", "))
+	zh = fmt.Sprintf("%s：%s 家门店中 %s 家成功；%s。", verdict.Zh, all, succeeded, strings.Join(partsZh, "，"))
 	if head.Verdict == protocol.VerdictBelowQuorum {
 		en += fmt.Sprintf(" The job asks for %s.", Percent(&head.Quorum))
-		zh += fmt.Sprintf("任务要求成功率 %s。", Percent(&head.Quorum))
+		zh += fmt.Sprintf("作业要求成功率 %s。", Percent(&head.Quorum))
 	}
 	return en, zh
 }

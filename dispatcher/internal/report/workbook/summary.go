@@ -82,7 +82,7 @@ func runLines(head *protocol.ReportHead) []summaryLine {
 			numberLine("新缺席", "newly missing", p.NewlyMissing), numberLine("恢复", "recovered", p.Recovered))
 	}
 	return append(lines,
-		textLine("任务", "job", head.Job), textLine("发起人", "asked by", head.RequestedBy), textLine("批准人", "approved by", head.ApprovedBy),
+		textLine("作业", "job", head.Job), textLine("发起人", "asked by", head.RequestedBy), textLine("批准人", "approved by", head.ApprovedBy),
 		textLine("事由", "because", head.Reason),
 		momentLine("发起时间", "asked at", head.CreatedAt), momentLine("截止时间", "barrier", head.BarrierAt), momentLine("截至", "as of", head.AsOf),
 		textLine("时区", "time zone", head.TimeZone))

@@ -124,8 +124,8 @@ func regionsSheet(regions map[string]*protocol.Counts) sheet {
 // how it is written.
 func metadataSheet(head *protocol.ReportHead) sheet {
 	lines := []summaryLine{
-		textLine("格式", "schema", head.Schema), textLine("编号", "run", head.RunID), textLine("任务", "job", head.Job),
-		numberLine("任务版本", "job version", head.JobVersion), numberLine("版本", "revision", head.Revision),
+		textLine("格式", "schema", head.Schema), textLine("编号", "run", head.RunID), textLine("作业", "job", head.Job),
+		numberLine("作业版本", "job version", head.JobVersion), numberLine("版本", "revision", head.Revision),
 		textLine("版本原因代码", "revision reason code", string(head.RevisionWhy)), textLine("结论代码", "verdict code", string(head.Verdict)),
 		textLine("发起人", "asked by", head.RequestedBy), textLine("批准人", "approved by", head.ApprovedBy), textLine("事由", "because", head.Reason),
 		textLine("输入", "input", string(head.Input)),
@@ -139,7 +139,7 @@ func metadataSheet(head *protocol.ReportHead) sheet {
 			said = append(said, string(a))
 		}
 		said = slices.DeleteFunc(said, func(s string) bool { return s == "" })
-		lines = append(lines, textLine("任务列", "column "+c.Name, strings.Join(said, " ")))
+		lines = append(lines, textLine("作业列", "column "+c.Name, strings.Join(said, " ")))
 	}
 	return linesSheet("元数据 metadata", append(lines, textLine("写法", "how it is written", Rules)))
 }
