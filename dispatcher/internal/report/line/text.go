@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"muster/internal/protocol"
 )
@@ -15,6 +16,8 @@ func Text(raw json.RawMessage) (value string, text bool) {
 	switch {
 	case len(raw) == 0 || string(raw) == "null":
 		return "", false
+	case raw[0] == '"' && len(raw) > 1 && isPlain(raw[1:len(raw)-1]):
+		return string(raw[1 : len(raw)-1]), true
 	case raw[0] == '"':
 		var s string
 		if json.Unmarshal(raw, &s) == nil {
@@ -22,6 +25,18 @@ func Text(raw json.RawMessage) (value string, text bool) {
 		}
 	}
 	return string(raw), false
+}
+
+// isPlain reports whether a JSON string is just what stands between its quotes.
+func isPlain(inner json.RawMessage) bool {
+	ascii := true
+	for _, c := range inner {
+		if c == '\\' || c == '"' || c < ' ' {
+			return false
+		}
+		ascii = ascii && c < utf8.RuneSelf
+	}
+	return ascii || utf8.Valid(inner)
 }
 
 // Labels are a store's labels by name, as key=value;key=value.

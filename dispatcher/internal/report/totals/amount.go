@@ -3,6 +3,7 @@ package totals
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"math/big"
 	"slices"
 	"time"
@@ -34,6 +35,7 @@ func (t *Totals) All() []protocol.Total {
 
 func (c *column) amount() protocol.Total {
 	total := c.total
+	c.carry()
 	if total.Stores == 0 {
 		return total
 	}
@@ -62,10 +64,7 @@ func (c *column) amount() protocol.Total {
 
 // spread tells what needs all different values.
 func (c *column) spread(total *protocol.Total) {
-	all := make([]*seen, 0, len(c.seen))
-	for _, s := range c.seen {
-		all = append(all, s)
-	}
+	all := slices.AppendSeq(slices.Collect(maps.Values(c.seen)), maps.Values(c.short))
 	slices.SortFunc(all, func(a, b *seen) int { return a.compare(b.value) })
 	if c.asks(protocol.AggregateP50) {
 		total.P50 = c.say(ranking(all, total.Stores, 50))
@@ -111,7 +110,7 @@ func ranking(all []*seen, stores, percent int) value {
 // histogram parts the values, which are in their order, at multiples of 1, 2 or 5 times a
 // power of ten, of integers at integers.
 func histogram(all []*seen, whole bool) []protocol.Bin {
-	first, last := all[0].n, all[len(all)-1].n
+	first, last := all[0].units(), all[len(all)-1].units()
 	step := big.NewInt(1)
 	if whole || first.Cmp(last) == 0 {
 		step = units
@@ -130,7 +129,7 @@ func histogram(all []*seen, whole bool) []protocol.Bin {
 		spans[i].From, spans[i].To = said(edge), said(new(big.Int).Add(edge, step))
 	}
 	for _, s := range all {
-		spans[index(s.n)].Stores += s.stores
+		spans[index(s.units())].Stores += s.stores
 	}
 	return spans
 }
@@ -139,8 +138,8 @@ func said(n *big.Int) json.RawMessage { return json.RawMessage(decimal(n)) }
 
 // say is a value as JSON.
 func (c *column) say(v value) json.RawMessage {
-	if v.n != nil || c.Type == protocol.ColumnBool {
-		return json.RawMessage(v.key)
+	if v.numeric() || c.Type == protocol.ColumnBool {
+		return json.RawMessage(v.said())
 	}
 	var text any = v.key
 	if at, err := time.Parse(instant, v.key); err == nil && c.Type == protocol.ColumnTime {

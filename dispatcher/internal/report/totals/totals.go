@@ -33,12 +33,16 @@ type column struct {
 	index int
 	zone  *time.Location // in which times are said
 
+	ranks bool // names the stores with the largest values
+
 	total   protocol.Total
-	sum     big.Int
+	sum     big.Int // without what is in shorts
+	shorts  int64
 	min     value
 	max     value
 	largest []ranked
 	seen    map[string]*seen // by value.key; nil: nothing asks for it, or they are too many
+	short   map[int64]*seen  // short numbers
 	bytes   int              // of its keys
 }
 
@@ -64,8 +68,9 @@ func New(head *protocol.ReportHead) *Totals {
 		}
 		col := &column{Column: c, index: i, zone: head.AsOf.Location(),
 			total: protocol.Total{Column: c.Name, Of: head.Targets, WrongTypeIDs: []string{}}}
+		col.ranks = c.Type.Numeric() && col.asks(protocol.AggregateTop)
 		if col.keeps() {
-			col.seen = map[string]*seen{}
+			col.seen, col.short = map[string]*seen{}, map[int64]*seen{}
 		}
 		t.columns = append(t.columns, col)
 	}
@@ -107,19 +112,35 @@ func (c *column) add(store string, raw json.RawMessage) {
 		return
 	}
 	c.total.Stores++
-	if v.n != nil {
-		c.sum.Add(&c.sum, v.n)
-	}
+	c.addUp(v)
 	if c.total.Stores == 1 || v.less(c.min) {
 		c.min = v
 	}
 	if c.total.Stores == 1 || c.max.less(v) {
 		c.max = v
 	}
-	if v.n != nil && c.asks(protocol.AggregateTop) {
+	if c.ranks {
 		c.rank(store, v)
 	}
 	c.keep(v)
+}
+
+func (c *column) addUp(v value) {
+	const nearFull = 1 << 62 // one more short number, of 18 digits, still fits
+	switch {
+	case v.isShort:
+		if c.shorts += v.short; c.shorts > nearFull || c.shorts < -nearFull {
+			c.carry()
+		}
+	case v.n != nil:
+		c.sum.Add(&c.sum, v.n)
+	}
+}
+
+// carry moves the sum of the short numbers to that of all.
+func (c *column) carry() {
+	c.sum.Add(&c.sum, value{short: c.shorts, isShort: true}.units())
+	c.shorts = 0
 }
 
 // rank keeps the stores with the largest values, of equal ones the first.
@@ -137,6 +158,14 @@ func (c *column) rank(store string, v value) {
 
 func (c *column) keep(v value) {
 	if c.seen == nil {
+		return
+	}
+	if v.isShort {
+		if known := c.short[v.short]; known != nil {
+			known.stores++
+		} else {
+			c.short[v.short] = &seen{v, 1}
+		}
 		return
 	}
 	if known := c.seen[v.key]; known != nil {

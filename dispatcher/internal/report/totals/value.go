@@ -25,32 +25,73 @@ const (
 // units is how many units of the last decimal are 1.
 var units = new(big.Int).Exp(big.NewInt(10), big.NewInt(decimals), nil) //nolint:gochecknoglobals // a constant
 
-// value is a value of the type of its column.
+// value is a value of the type of its column. Nearly all numbers are whole and short; they
+// go without the arithmetic that any number takes.
 type value struct {
-	key string   // the same for the same value, however it is spelt
-	n   *big.Int // of numbers: in units of the last decimal; never changed
+	key     string   // of what is no short number: the same for the same value, however it is spelt
+	n       *big.Int // of other numbers: in units of the last decimal; never changed
+	short   int64    // of a whole number of so many digits
+	isShort bool
+}
+
+func (v value) numeric() bool { return v.isShort || v.n != nil }
+
+// units is a number in units of the last decimal.
+func (v value) units() *big.Int {
+	if v.isShort {
+		return new(big.Int).Mul(big.NewInt(v.short), units)
+	}
+	return v.n
 }
 
 func (v value) less(w value) bool { return v.compare(w) < 0 }
 
 func (v value) compare(w value) int {
-	if v.n != nil && w.n != nil {
-		return v.n.Cmp(w.n)
+	switch {
+	case v.isShort && w.isShort:
+		return cmp.Compare(v.short, w.short)
+	case v.numeric() && w.numeric():
+		return v.units().Cmp(w.units())
 	}
 	return cmp.Compare(v.key, w.key)
 }
 
+// said is a value that needs no quotes.
+func (v value) said() string {
+	if v.isShort {
+		return strconv.FormatInt(v.short, 10)
+	}
+	return v.key
+}
+
+// short is a whole number in the digits of JSON, and false for any other value, and for a
+// number whose digits may be too many.
+func short(raw json.RawMessage) (n int64, ok bool) {
+	from := 0
+	if len(raw) > 0 && raw[0] == '-' {
+		from = 1
+	}
+	if len(raw) == from || len(raw) > digits {
+		return 0, false
+	}
+	for _, c := range raw[from:] {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = 10*n + int64(c-'0')
+	}
+	if from == 1 {
+		n = -n
+	}
+	return n, true
+}
+
 // read is false for a value of another type.
 func read(t protocol.ColumnType, raw json.RawMessage) (value, bool) {
-	text, quoted := line.Text(raw)
 	if t.Numeric() {
-		n, whole, ok := number(text)
-		ok = ok && !quoted && (whole || t == protocol.ColumnNumber || t == protocol.ColumnDuration) && (t != protocol.ColumnBytes || n.Sign() >= 0)
-		if !ok {
-			return value{}, false
-		}
-		return value{decimal(n), n}, true
+		return readNumber(t, raw)
 	}
+	text, quoted := line.Text(raw)
 	switch t {
 	case protocol.ColumnText:
 		return value{key: text}, quoted
@@ -67,14 +108,26 @@ func read(t protocol.ColumnType, raw json.RawMessage) (value, bool) {
 	return value{}, false
 }
 
+func readNumber(t protocol.ColumnType, raw json.RawMessage) (value, bool) {
+	n, ok := short(raw)
+	if ok {
+		return value{short: n, isShort: true}, t != protocol.ColumnBytes || n >= 0
+	}
+	text, quoted := line.Text(raw)
+	exact, whole, ok := number(text)
+	ok = ok && !quoted && (whole || t == protocol.ColumnNumber || t == protocol.ColumnDuration) && (t != protocol.ColumnBytes || exact.Sign() >= 0)
+	if !ok {
+		return value{}, false
+	}
+	if n, rest := new(big.Int).QuoRem(exact, units, new(big.Int)); rest.Sign() == 0 { // 1.0 is 1
+		return value{short: n.Int64(), isShort: true}, true
+	}
+	return value{key: decimal(exact), n: exact}, true
+}
+
 // number reads a JSON number, rounded to the decimals that count. It is not ok for what is
 // none, and for one with more digits before the point.
 func number(literal string) (n *big.Int, whole, ok bool) {
-	if len(literal) <= digits {
-		if short, err := strconv.ParseInt(literal, 10, 64); err == nil {
-			return new(big.Int).Mul(big.NewInt(short), units), true, true
-		}
-	}
 	size, err := strconv.ParseFloat(literal, 64)
 	if err != nil || len(literal) > protocol.MaxLiteral || literal[0] != '-' && (literal[0] < '0' || literal[0] > '9') {
 		return nil, false, false
