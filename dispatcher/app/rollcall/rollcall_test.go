@@ -38,6 +38,7 @@ type office struct {
 	deps    barrier.Deps
 	config  barrier.Config
 	barrier *barrier.Barrier
+	columns []protocol.Column // of the job
 
 	mu   sync.Mutex
 	sent [][]byte
@@ -46,7 +47,8 @@ type office struct {
 func setup(t testing.TB, observers ...func([]store.Change)) *office {
 	t.Helper()
 	dir := t.TempDir()
-	o := &office{t: t, folder: filepath.Join(dir, "reports")}
+	o := &office{t: t, folder: filepath.Join(dir, "reports"),
+		columns: []protocol.Column{{Name: "n", Pointer: "/n", Title: "number", TitleZh: "数"}, {Name: "s", Pointer: "/s", Title: "text"}}}
 	if err := os.Mkdir(o.folder, 0o750); err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +104,7 @@ func (o *office) create(ids, names []string) {
 	now := time.Now()
 	run := store.Run{RunID: runID, Job: "collect_log", JobVersion: 1, RequestedBy: "ada", Reason: "=1+1", Input: json.RawMessage(`{"date":"yesterday"}`),
 		Policy:    job.Policy{Attempts: 1, Lease: 30 * time.Second, Late: job.AcceptAndRevise, Quorum: 0.5},
-		Columns:   []protocol.Column{{Name: "n", Pointer: "/n", Title: "number", TitleZh: "数"}, {Name: "s", Pointer: "/s", Title: "text"}},
+		Columns:   o.columns,
 		CreatedAt: now, BarrierAt: now.Add(2 * time.Minute), MakeupUntil: now.Add(time.Hour)}
 	var places []store.Place
 	var tasks []store.NewTask

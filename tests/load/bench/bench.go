@@ -140,7 +140,7 @@ func (f figure) brief() string {
 		return "failed: " + f.Failed
 	}
 	var text strings.Builder
-	for _, name := range []string{"TPS", "P99", "GrantP99", "cpu_task", "RSSSrv", "Other", "answers_s", "first_delivery_ms", "bytes_per_conn_after_gc", "ReportMS"} {
+	for _, name := range []string{"TPS", "P99", "GrantP99", "cpu_task", "RSSSrv", "Other", "answers/s", "json/scan-cpu", "csv/scan-cpu", "html/scan-cpu", "xlsx/excelize-cpu", "peak-MiB", "beside-p99-ms", "first_delivery_ms", "bytes_per_conn_after_gc", "ReportMS"} {
 		if v := f.Values[name]; v != 0 {
 			fmt.Fprintf(&text, "%s %.4g ", name, v)
 		}
@@ -169,7 +169,7 @@ func (o *Bench) once(ctx context.Context, rep int, s step) figure {
 		err = fmt.Errorf("%w: %s", err, lastLine(stderr.Bytes()))
 	case s.who == inProcess:
 		f.Commit = Commit()
-		f.Values, err = answers(out)
+		f.Values, err = metrics(out)
 	default:
 		err = f.read(bytes.TrimSpace(out))
 	}
@@ -198,7 +198,11 @@ func (o *Bench) command(ctx context.Context, s step) (*exec.Cmd, error) {
 		cmd.Env = append(os.Environ(), "PEERS_THINK="+s.think)
 		return cmd, nil
 	case inProcess:
-		return exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkHandleResult$", "-benchtime", "20x", "muster/dispatcher/internal/intake"), nil
+		cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^"+s.args[0]+"$", "-benchtime", s.args[2], s.args[1])
+		if o.folder != "" {
+			cmd.Env = append(os.Environ(), "TMPDIR="+o.folder)
+		}
+		return cmd, nil
 	case ours:
 	}
 	self, err := os.Executable()
@@ -215,17 +219,27 @@ func (o *Bench) command(ctx context.Context, s step) (*exec.Cmd, error) {
 	return exec.CommandContext(ctx, self, append(args, s.args[1:]...)...), nil
 }
 
-var answersLine = regexp.MustCompile(`([0-9.e+]+) answers/s`)
+var (
+	benchmarkLine = regexp.MustCompile(`(?m)^Benchmark\S+\s+\d+\s+(.+)$`)
+	metric        = regexp.MustCompile(`([0-9.e+-]+) (\S+)`)
+)
 
-// answers reads the output of the benchmark of result intake: its last line is of
-// the most terminals at once.
-func answers(out []byte) (map[string]float64, error) {
-	all := answersLine.FindAllSubmatch(out, -1)
-	if len(all) == 0 {
-		return nil, errors.New("the benchmark of result intake says no answers/s")
+// metrics reads the output of a benchmark by unit. Its last line is of the most terminals
+// at once, where it has several.
+func metrics(out []byte) (map[string]float64, error) {
+	lines := benchmarkLine.FindAllSubmatch(out, -1)
+	if len(lines) == 0 {
+		return nil, errors.New("the benchmark says nothing")
 	}
-	rate, err := strconv.ParseFloat(string(all[len(all)-1][1]), 64)
-	return map[string]float64{"answers_s": rate}, err
+	values := map[string]float64{}
+	for _, pair := range metric.FindAllSubmatch(lines[len(lines)-1][1], -1) {
+		value, err := strconv.ParseFloat(string(pair[1]), 64)
+		if err != nil {
+			return nil, fmt.Errorf("the benchmark says %q: %w", pair[0], err)
+		}
+		values[string(pair[2])] = value
+	}
+	return values, nil
 }
 
 func lastLine(text []byte) []byte {

@@ -67,3 +67,15 @@ func TestAFigureHoldsEveryNumberOfItsLine(t *testing.T) {
 		t.Error("what is no line counts")
 	}
 }
+
+// TestABenchmarksLastLineIsReadByUnit.
+func TestABenchmarksLastLineIsReadByUnit(t *testing.T) {
+	t.Parallel()
+	got, err := bench.Metrics("goos: linux\nBenchmarkX/1-2 \t 1\t5 ns/op\t 1.5 json/scan\nBenchmarkX/2-2 \t 20\t5 ns/op\t 2.5 json/scan\t 1e+02 answers/s\nPASS\n")
+	if err != nil || got["json/scan"] != 2.5 || got["answers/s"] != 100 {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if got, err := bench.Metrics("PASS\n"); err == nil {
+		t.Errorf("nothing reads as %v", got)
+	}
+}

@@ -25,10 +25,13 @@ func columns() []column {
 	return []column{
 		{"tasks/s", "TPS"}, {"offer p50 ms", "P50"}, {"offer p99 ms", "P99"}, {"grant p99 ms", "GrantP99"},
 		{"CPU µs a task", "cpu_task"}, {"of that servers", "cpu_server"}, {"server MiB", "RSSSrv"}, {"external MiB", "RSSExt"},
-		{"results/s", "Ingest"}, {"results/s in process", "answers_s"}, {"PostgreSQL by 1,000", "postgres_batch1000"}, {"PostgreSQL singly", "postgres_batch1"},
+		{"results/s", "Ingest"}, {"results/s in process", "answers/s"}, {"PostgreSQL by 1,000", "postgres_batch1000"}, {"PostgreSQL singly", "postgres_batch1"},
 		{"SQLite group commit", "sqlite_group_commit_FULL"},
 		{"bytes a terminal", "bytes_per_conn_after_gc"}, {"ready ms", "ready_ms"}, {"first delivery ms", "first_delivery_ms"},
 		{"JSON ms", "ReportMS"}, {"all formats ms", "AllMS"}, {"scan ms", "scan_ms"}, {"idle cores", "idle_cores"},
+		{"scan s", "scan-s"}, {"JSON / scan", "json/scan-cpu"}, {"with all before it / scan", "json-out/scan-cpu"}, {"CSV / scan", "csv/scan-cpu"}, {"HTML / scan", "html/scan-cpu"},
+		{"XLSX / scan", "xlsx/scan-cpu"}, {"all / scan", "whole/scan-cpu"}, {"XLSX / excelize", "xlsx/excelize-cpu"}, {"peak MiB", "peak-MiB"}, {"HTML MB", "html-MB"},
+		{"commits", "commits"}, {"p99 ms alone", "alone-p99-ms"}, {"p99 ms beside", "beside-p99-ms"}, {"longest ms beside", "beside-max-ms"},
 		{"resident MiB", "rss_mib"}, {"linux/amd64 MB", "mb.linux/amd64"}, {"linux/arm64 MB", "mb.linux/arm64"},
 		{"linux/armv7 MB", "mb.linux/arm/7"}, {"windows/amd64 MB", "mb.windows/amd64"}, {"other cores", "Other"},
 	}

@@ -6,6 +6,9 @@ type Figure = figure
 // Read takes a line that a command printed.
 func (f *Figure) Read(line string) error { return f.read([]byte(line)) }
 
+// Metrics reads the output of a benchmark.
+func Metrics(out string) (map[string]float64, error) { return metrics([]byte(out)) }
+
 // Page is the document of figures.
 func Page(all []Figure) string { return page(all) }
 

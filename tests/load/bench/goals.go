@@ -63,19 +63,29 @@ func goals() []goal {
 	}
 	return append(out,
 		goal{"CPU a task at 100,000 / at 1,000, one process", ref{labelInside(100_000), "muster", "cpu_task"}, false, 1.15, ref{labelInside(1000), "muster", "cpu_task"}},
-		goal{"result intake / PostgreSQL in batches of 1,000", ref{labelIngest, "muster", "answers_s"}, true, 2, ref{labelIngest, "peers", "postgres_batch1000"}},
-		goal{"result intake, results/s", ref{labelIngest, "muster", "answers_s"}, true, 20_000, ref{}},
+		goal{"result intake / PostgreSQL in batches of 1,000", ref{labelIngest, "muster", "answers/s"}, true, 2, ref{labelIngest, "peers", "postgres_batch1000"}},
+		goal{"result intake, results/s", ref{labelIngest, "muster", "answers/s"}, true, 20_000, ref{}},
 		goal{"memory an idle terminal / NATS", ref{labelConns, "muster", "bytes_per_conn_after_gc"}, false, 0.7, ref{labelConns, "nats", "bytes_per_conn_after_gc"}},
 		goal{"idle cores with 100,000 offers outstanding", ref{labelRestart, "muster", "idle_cores"}, false, 0.02, ref{}},
 		goal{"restart to first delivery / Redis", ref{labelRestart, "muster", "first_delivery_ms"}, false, 0.5, ref{labelRestart, "asynq", "first_delivery_ms"}},
 		goal{"restart to ready / PostgreSQL", ref{labelRestart, "muster", "ready_ms"}, false, 0.3, ref{labelRestart, "river", "first_delivery_ms"}},
 		goal{"report (JSON) / River", ref{labelReport, "muster", "ReportMS"}, false, 0.5, ref{labelReport, "river-shared", "ReportMS"}},
 		goal{"report (JSON) / row-scan floor", ref{labelReport, "muster", "ReportMS"}, false, 2, ref{labelReport, "scan", "scan_ms"}},
+		goal{"JSON / bare scan of the rows", formats("json/scan-cpu"), false, 2, ref{}},
+		goal{"CSV / bare scan of the rows", formats("csv/scan-cpu"), false, 4, ref{}},
+		goal{"HTML / bare scan of the rows", formats("html/scan-cpu"), false, 4, ref{}},
+		goal{"XLSX / excelize streaming the same cells", formats("xlsx/excelize-cpu"), false, 1.3, ref{}},
+		goal{"report: peak memory, MiB", formats("peak-MiB"), false, 1024, ref{}},
+		goal{"report: HTML, MB", formats("html-MB"), false, 40, ref{}},
+		goal{"commits beside a report: p99, ms", ref{labelBeside, "muster", "beside-p99-ms"}, false, 100, ref{}},
+		goal{"commits beside a report: longest, ms", ref{labelBeside, "muster", "beside-max-ms"}, false, 1000, ref{}},
 		goal{"agent: resident idle, MiB", ref{labelAgent, "muster", "rss_mib"}, false, 20, ref{}},
 		goal{"agent: idle cores", ref{labelAgent, "muster", "idle_cores"}, false, 0.001, ref{}},
 		goal{"agent: largest binary, MB", ref{labelAgent, "muster", "largest"}, false, 20, ref{}},
 	)
 }
+
+func formats(value string) ref { return ref{labelFormats, "muster", value} }
 
 func dispatchGoals(sys string, w int) []goal {
 	at := func(name, value string) ref { return ref{labelDispatch(w), name, value} }

@@ -21,7 +21,7 @@ type who int
 const (
 	ours who = iota
 	peers
-	inProcess // a benchmark beside the code, run with go test
+	inProcess // a benchmark beside the code, run with go test: its name, package and times
 )
 
 // Labels of what is measured.
@@ -31,6 +31,8 @@ const (
 	labelConns   = "9,500 idle terminals"
 	labelRestart = "kill -9 with 100,000 open tasks"
 	labelReport  = "report of 100,000"
+	labelFormats = "report of 100,000, format by format"
+	labelBeside  = "commits beside a report of 100,000"
 	labelAgent   = "agent"
 )
 
@@ -61,7 +63,7 @@ func groups(part string) [][]step {
 		return [][]step{fanOut()}
 	case "ingest":
 		return [][]step{{
-			{label: labelIngest, sys: "muster", who: inProcess},
+			{label: labelIngest, sys: "muster", who: inProcess, args: []string{"BenchmarkHandleResult", "muster/dispatcher/internal/intake", "20x"}},
 			{label: labelIngest, sys: "peers", who: peers, args: []string{"ingest"}},
 			ourCase(labelIngest, "muster-signed", 20_000, 500, "-signed", "-hold"),
 			ourCase(labelIngest, "muster-unsigned", 20_000, 500, "-hold"),
@@ -82,6 +84,9 @@ func groups(part string) [][]step {
 			{label: labelReport, sys: "muster", args: []string{"growth", "-n", "100000"}},
 			peerCase(labelReport, "river-shared", 100_000, 500, ""),
 			{label: labelReport, sys: "scan", who: peers, args: []string{"report", "-n", "100000"}},
+		}, {
+			{label: labelFormats, sys: "muster", who: inProcess, args: []string{"BenchmarkReportOfHundredThousandStores", "muster/dispatcher/app/rollcall", "1x"}},
+			{label: labelBeside, sys: "muster", who: inProcess, args: []string{"BenchmarkIntakeBesideAReport", "muster/dispatcher/app/rollcall", "1x"}},
 		}}
 	case "growth":
 		return [][]step{growth()}
