@@ -10,7 +10,8 @@ type Column struct {
 	Title     string      `json:"title"`
 	TitleZh   string      `json:"titleZh,omitempty"`
 	Unit      string      `json:"unit,omitempty"`
-	Type      ColumnType  `json:"type,omitempty"` // absent: anything, and no total
+	UnitZh    string      `json:"unitZh,omitempty"` // absent: Unit stands in Chinese, too
+	Type      ColumnType  `json:"type,omitempty"`   // absent: anything, and no total
 	Aggregate []Aggregate `json:"aggregate,omitempty"`
 }
 

@@ -132,7 +132,7 @@ func (s *stand) wantExplained(run string) {
 	if err != nil || len(found) != 1 {
 		s.t.Fatal(found, err)
 	}
-	if page, err := os.ReadFile(found[0]); err != nil || !strings.Contains(string(page), says) || !strings.Contains(string(page), "版本 1 至 2") {
+	if page, err := os.ReadFile(found[0]); err != nil || !strings.Contains(string(page), says) || !strings.Contains(string(page), "第 1 至 2 版") {
 		s.t.Errorf("the page does not say it, %v", err)
 	}
 }

@@ -236,7 +236,7 @@ func TestARetryNamesTheStoresThatLeftTheRegister(t *testing.T) {
 		t.Errorf("a dry run: %+v", dry)
 	}
 	reply := d.ask(protocol.VerbRetry, `{"requestId":"a","runId":"`+parent.RunID+`"}`)
-	if !reply.OK || fmt.Sprint(reply.LeftOut) != "[SH_1]" || reply.Stores != 1 || reply.Message != said || reply.MessageZh != "以下门店已不在登记册中，未包含在内：SH_1" {
+	if !reply.OK || fmt.Sprint(reply.LeftOut) != "[SH_1]" || reply.Stores != 1 || reply.Message != said || reply.MessageZh != "以下门店已不在名册中，未包含在内：SH_1" {
 		t.Errorf("the retry: %+v", reply)
 	}
 	if status := d.ask(protocol.VerbStatus, `{"runId":"`+reply.RunID+`"}`); status.State == nil || status.State.ParentRun != parent.RunID {

@@ -72,7 +72,7 @@ func (s *Server) checkTerminal(ctx context.Context, storeID, terminalID string) 
 	}
 	if !known {
 		return refused(protocol.CodeUnknownStore, "/store", "store "+storeID+" is not on the list of stores"+alike,
-			"门店 "+storeID+" 不在门店列表中", "add it to the file of stores_file and start headquarters again")
+			"门店 "+storeID+" 不在门店名册中", "add it to the file of stores_file and start headquarters again")
 	}
 	keys, err := s.Register.ListTerminalKeys(ctx)
 	if err != nil {
@@ -221,7 +221,7 @@ func at(t time.Time) protocol.Time {
 // actor is how the audit names an operator of this machine.
 func actor(name string) (string, error) {
 	if !protocol.ValidID(name) {
-		return "", refused(protocol.CodeSchema, "/actor", "the operator's name is no id", "操作员名称无效", "write 1 to 63 of A-Z a-z 0-9 . _ -")
+		return "", refused(protocol.CodeSchema, "/actor", "the operator's name is no id", "管理员名称无效", "write 1 to 63 of A-Z a-z 0-9 . _ -")
 	}
 	return "host:" + name, nil
 }

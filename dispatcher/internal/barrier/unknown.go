@@ -134,12 +134,12 @@ func firstUnknown(revisions []store.Revision) (first int) {
 // explain says in the head why its number is not the next one. Nothing here knows
 // what it supersedes, nor what changed since.
 func explain(head *protocol.ReportHead, first int) {
-	which, whichZh := fmt.Sprintf("revision %d", first), fmt.Sprintf("版本 %d", first)
+	which, whichZh := fmt.Sprintf("revision %d", first), fmt.Sprintf("第 %d 版", first)
 	if last := head.Revision - 1; last > first {
-		which, whichZh = fmt.Sprintf("revisions %d to %d", first, last), fmt.Sprintf("版本 %d 至 %d", first, last)
+		which, whichZh = fmt.Sprintf("revisions %d to %d", first, last), fmt.Sprintf("第 %d 至 %d 版", first, last)
 	}
 	head.Supersedes = nil
 	head.Text += fmt.Sprintf(" What stands in the report folder as %s is not from headquarters' database, as after a restore from a backup:"+
 		" this revision takes its place, and what changed since is not listed.", which)
-	head.TextZh += fmt.Sprintf("报告文件夹中的%s并非出自总部现有的数据库（例如从备份恢复之后）：本版本取而代之，与其差异未列出。", whichZh)
+	head.TextZh += fmt.Sprintf("报告文件夹中的%s并非出自总部现有的数据库（例如从备份恢复之后）：本版取而代之，与其差异未列出。", whichZh)
 }

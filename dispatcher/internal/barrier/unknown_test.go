@@ -116,7 +116,7 @@ func TestARunThatIsJudgedAgainAfterARestoreGoesOnAboveWhatIsPublished(t *testing
 				if got := d.series(); got != c.again {
 					t.Errorf("after the restore: %s", got)
 				}
-				if head := d.headOf(3); head.Text != c.text || !strings.Contains(head.TextZh, "报告文件夹中的版本") || head.Supersedes != nil || head.Revision != 3 {
+				if head := d.headOf(3); head.Text != c.text || !strings.Contains(head.TextZh, "报告文件夹中的第") || head.Supersedes != nil || head.Revision != 3 {
 					t.Errorf("revision 3 is %+v", head)
 				}
 				d.kept(before)

@@ -26,13 +26,14 @@ func (l *loader) columns(docs []column) []protocol.Column {
 			l.check(false, at+"pointer", "%v", err)
 		}
 		columns = append(columns, protocol.Column{Name: doc.Name, Pointer: *doc.Pointer, Title: doc.Title, TitleZh: doc.TitleZh,
-			Unit: doc.Unit, Type: doc.Type, Aggregate: doc.Aggregate})
+			Unit: doc.Unit, UnitZh: doc.UnitZh, Type: doc.Type, Aggregate: doc.Aggregate})
 	}
 	return columns
 }
 
 // checkType holds a column's unit and aggregates to its type.
 func (l *loader) checkType(at string, doc column) {
+	l.check(doc.UnitZh == "" || doc.Unit != "", at+"unit_zh", "needs unit beside it")
 	if doc.Type == "" {
 		l.check(len(doc.Aggregate) == 0, at+"aggregate", "needs type beside it: one of %s", listed(protocol.ColumnTypes()))
 		return

@@ -62,6 +62,7 @@ type column struct {
 	Title     string               `yaml:"title"`
 	TitleZh   string               `yaml:"title_zh"`
 	Unit      string               `yaml:"unit"`
+	UnitZh    string               `yaml:"unit_zh"`
 	Type      protocol.ColumnType  `yaml:"type"`
 	Aggregate []protocol.Aggregate `yaml:"aggregate"`
 }

@@ -77,6 +77,7 @@ columns:
     title: Lines
     title_zh: 行数
     unit: lines
+    unit_zh: 行
     type: integer
     aggregate: [sum, top, count]
   - {name: whole, pointer: "", title: Everything}
@@ -94,7 +95,7 @@ columns:
 	if spec.Policy != want {
 		t.Errorf("got  %+v\nwant %+v", spec.Policy, want)
 	}
-	if len(spec.Columns) != 2 || spec.Columns[0].Unit != "lines" || spec.Columns[0].Type != protocol.ColumnInteger || len(spec.Columns[0].Aggregate) != 3 || spec.Columns[1].Pointer != "" {
+	if len(spec.Columns) != 2 || spec.Columns[0].Unit != "lines" || spec.Columns[0].UnitZh != "行" || spec.Columns[0].Type != protocol.ColumnInteger || len(spec.Columns[0].Aggregate) != 3 || spec.Columns[1].Pointer != "" {
 		t.Errorf("columns: %+v", spec.Columns)
 	}
 	if err := spec.Input.Validate([]byte(`[]`)); err != nil {
@@ -153,6 +154,7 @@ func TestLoadRefusesWithFileLineAndKey(t *testing.T) {
 		"bare duration":      {good + "columns:\n  - {name: a, pointer: /a, title: A,\n     type: duration}\n", `j.yaml:8: columns[0].type: duration needs unit beside it: one of ms, s, min, h`},
 		"other duration":     {good + "columns:\n  - {name: a, pointer: /a, title: A, type: duration,\n     unit: days}\n", `j.yaml:8: columns[0].unit: is "days", must be one of ms, s, min, h, as the type is duration`},
 		"bytes in MB":        {good + "columns:\n  - {name: a, pointer: /a, title: A, type: bytes,\n     unit: MB}\n", `j.yaml:8: columns[0].unit: must be left out, as the type is bytes`},
+		"Chinese unit alone": {good + "columns:\n  - {name: a, pointer: /a, title: A,\n     unit_zh: 行}\n", `j.yaml:8: columns[0].unit_zh: needs unit beside it`},
 		"no YAML":            {"name: [\n", `j.yaml:1: `},
 		"a list":             {"- a\n", `j.yaml:1: `},
 		"empty":              {"", `j.yaml: `},

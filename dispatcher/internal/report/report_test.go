@@ -51,7 +51,7 @@ func head(targets int) protocol.ReportHead {
 		CreatedAt: at(0), BarrierAt: at(120), AsOf: at(120), TimeZone: "Asia/Shanghai", Targets: targets,
 		Columns: []protocol.Column{
 			{Name: "lines", Pointer: "/lines", Title: "lines", TitleZh: "行数"},
-			{Name: "note", Pointer: "/note", Title: "note", TitleZh: "备注", Unit: "text"},
+			{Name: "note", Pointer: "/note", Title: "note", TitleZh: "备注", Unit: "text", UnitZh: "文本"},
 		},
 	}
 }

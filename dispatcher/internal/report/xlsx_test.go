@@ -86,7 +86,7 @@ func TestS23SpreadsheetsFindNoFormulaInTheXLSX(t *testing.T) {
 		bad.TerminalID, bad.Labels = text, map[string]string{text: text}
 		h := head(1)
 		h.RequestedBy, h.ApprovedBy, h.Reason, h.Input = text, text, text, json.RawMessage(`{"a":`+string(quoted)+`}`)
-		h.Columns[0].Title, h.Columns[0].TitleZh, h.Columns[0].Unit = text, text, text
+		h.Columns[0].Title, h.Columns[0].TitleZh, h.Columns[0].Unit, h.Columns[0].UnitZh = text, text, text, text
 		rows := rowsOf(t, bad)
 		if h, err = r.Build(h, rows, nil); err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package words
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -48,31 +49,34 @@ func Coverage(total *protocol.Total) Pair {
 	return Of(fmt.Sprintf("%s / %s 家门店", have, of), fmt.Sprintf("%s of %s stores", have, of))
 }
 
-// ColumnTitle is a column's title with its unit; without a Chinese one it is the other.
+// ColumnTitle is Titled in which nothing acts.
 func ColumnTitle(c *protocol.Column) Pair {
-	unit := ""
-	if c.Unit != "" {
-		unit = " (" + c.Unit + ")"
-	}
-	zh := c.TitleZh
-	if zh == "" {
-		zh = c.Title
-	}
-	return Of(Visible(zh+unit), Visible(c.Title+unit))
+	title := Titled(c)
+	return Of(Visible(title.Zh), Visible(title.En))
 }
+
+// Titled is a column's title with its unit, as they were written.
+func Titled(c *protocol.Column) Pair {
+	title, unit := Of(cmp.Or(c.TitleZh, c.Title), c.Title), Unit(c)
+	if unit == (Pair{}) {
+		return title
+	}
+	return Of(title.Zh+" ("+unit.Zh+")", title.En+" ("+unit.En+")")
+}
+
+// Unit is a column's unit, empty where it has none. What has no Chinese is English there.
+func Unit(c *protocol.Column) Pair { return Of(cmp.Or(c.UnitZh, c.Unit), c.Unit) }
 
 // Value shows a value of a column: numbers in groups of three digits and with their unit,
 // bytes in a larger unit besides, true and false as yes and no.
 func Value(raw json.RawMessage, c *protocol.Column) Pair {
 	text := string(raw)
 	switch {
+	case c.Type == protocol.ColumnBytes:
+		text = sized(Grouped(text), raw)
 	case c.Type.Numeric():
-		text = Grouped(text)
-		if c.Type == protocol.ColumnBytes {
-			text = sized(text, raw)
-		} else if c.Unit != "" {
-			text += " " + c.Unit
-		}
+		text, unit := Grouped(text), Unit(c)
+		return Of(Visible(strings.TrimSpace(text+" "+unit.Zh)), Visible(strings.TrimSpace(text+" "+unit.En)))
 	case c.Type == protocol.ColumnBool:
 		return YesNo(text == "true")
 	case c.Type == protocol.ColumnTime:

@@ -155,11 +155,7 @@ func numberColumn(zh, en string, of func(*protocol.StoreRow) *int64) storeColumn
 }
 
 func jobColumn(i int, column protocol.Column) storeColumn {
-	unit := ""
-	if column.Unit != "" {
-		unit = " (" + column.Unit + ")"
-	}
-	return storeColumn{sheetColumn{title: words.Of(strings.TrimSpace(column.TitleZh+unit), column.Title+unit), width: middle},
+	return storeColumn{sheetColumn{title: words.Titled(&column), width: middle},
 		func(c *cells, r *protocol.StoreRow) {
 			if i < len(r.Columns) {
 				c.typed(column.Type, r.Columns[i])

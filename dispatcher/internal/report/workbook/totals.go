@@ -106,5 +106,8 @@ func unitOf(c *protocol.Column) string {
 	if c.Type == protocol.ColumnBytes {
 		return "B"
 	}
-	return c.Unit
+	if c.UnitZh == "" {
+		return c.Unit
+	}
+	return both(words.Unit(c))
 }

@@ -35,7 +35,7 @@ func NotMissing(runID string, stores []string) *protocol.Error {
 	}
 	return &protocol.Error{Code: protocol.CodeConflict, Path: "/stores",
 		Message:   fmt.Sprintf("not missing in run %s, or being worked on: %s%s; nothing was created", runID, named, more),
-		MessageZh: fmt.Sprintf("以下门店在批次 %s 中并未缺失，或正在处理中：%s%s，未创建任何内容", runID, named, moreZh),
+		MessageZh: fmt.Sprintf("以下门店在批次 %s 中并未缺席，或正在处理中：%s%s，未创建任何内容", runID, named, moreZh),
 		Hint:      "leave them out, or leave stores out to ask all that are missing"}
 }
 
@@ -44,7 +44,7 @@ func NotMissing(runID string, stores []string) *protocol.Error {
 func Meanwhile(runID string) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeConflict, Path: "/runId",
 		Message:   fmt.Sprintf("what run %s misses changed at this moment; nothing was created", runID),
-		MessageZh: fmt.Sprintf("批次 %s 的缺失门店此刻发生了变化，未创建任何内容", runID),
+		MessageZh: fmt.Sprintf("批次 %s 的缺席门店此刻发生了变化，未创建任何内容", runID),
 		Hint:      "send the same request again"}
 }
 

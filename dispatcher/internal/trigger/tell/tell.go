@@ -60,7 +60,7 @@ func LeftOut(reply *protocol.Reply, stores []string) {
 		return old + between + text
 	}
 	reply.Message = say(reply.Message, "left out, for they are no longer registered: "+named+more, "; ")
-	reply.MessageZh = say(reply.MessageZh, "以下门店已不在登记册中，未包含在内："+named+moreZh, "；")
+	reply.MessageZh = say(reply.MessageZh, "以下门店已不在名册中，未包含在内："+named+moreZh, "；")
 }
 
 // Forecast answers a request that was only tried; late: its last answers are expected
