@@ -5,7 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,7 +19,8 @@ import (
 // with a shell script that does the job probe, and where it keeps answers.
 type anyAgent struct {
 	start   func(s *site, script string) *programs.Process
-	answers string // a glob below the site's folder; what is being written is none yet
+	answers string // a glob below the site's folder
+	wards   bool   // what it started ends with it, even by kill -9
 }
 
 // agents are ours, and the example of docs/examples, which is written after
@@ -35,9 +36,8 @@ func agents(t *testing.T) map[string]anyAgent {
 		"ours": {answers: "agents/A/kept/outbox/*.answer", start: func(s *site, script string) *programs.Process {
 			return s.agent("A", fmt.Sprintf("executors:\n  - type: probe\n    version: 1\n    command: [sh, %q]\n", script))
 		}},
-		"python": {answers: "python/results/*[0-9A-Z]", start: func(s *site, script string) *programs.Process {
-			return programs.Launch(s.t, python, example, "--broker", s.addr, "--store", "A", "--job", "probe:1",
-				"--work", filepath.Join(s.dir, "python"), "sh", script)
+		"python": {answers: "python/results/*", wards: true, start: func(s *site, script string) *programs.Process {
+			return programs.Launch(s.t, python, example, s.addr, "A", "pos1", filepath.Join(s.dir, "python"), "probe", "1", "sh", script)
 		}},
 	}
 }
@@ -57,7 +57,8 @@ func pythonWithMQTT(t *testing.T) string {
 }
 
 // scene is one headquarters and one agent, whose script marks each execution with
-// task and attempt and its process id, waits for the gate, and answers.
+// task and attempt, starts a process that would outlive it, notes both process ids, waits
+// for the gate, and answers.
 type scene struct {
 	*site
 	kind                  anyAgent
@@ -114,10 +115,12 @@ func setScene(t *testing.T, kind anyAgent, external string) *scene {
 // answering sets how an execution ends.
 func (s *scene) answering(end string) {
 	s.script = s.write("probe.sh", fmt.Sprintf(`echo "$MUSTER_TASK_ID $MUSTER_ATTEMPT" >> %q
+(while [ -e "$0" ]; do sleep 0.05; done) > /dev/null 2>&1 &
 echo $$ >> %q
+echo $! >> %q
 while [ -e "$0" ] && [ ! -e %q ]; do sleep 0.05; done
 %s
-`, s.markers, s.pids, s.gate, end))
+`, s.markers, s.pids, s.pids, s.gate, end))
 }
 
 // bound writes the job anew, with this lease and time limit.
@@ -171,6 +174,18 @@ func (s *scene) holds(n int) {
 	})
 }
 
+// gone waits until nothing runs of what the script and its process were.
+func (s *scene) gone() {
+	s.t.Helper()
+	programs.Eventually(s.t, "the end of all processes", func() bool {
+		pids := lines(s.t, s.pids)
+		return len(pids) >= 2 && !slices.ContainsFunc(pids, func(pid string) bool {
+			stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
+			return err == nil && !strings.Contains(string(stat), ") Z ") // one that nobody has waited for has ended, too
+		})
+	})
+}
+
 // task is the run's one task, as headquarters tells it.
 func (s *scene) task(runID string) protocol.Record {
 	s.t.Helper()
@@ -193,6 +208,7 @@ func (s *scene) round() {
 	s.answering("exit 3")
 	s.want(s.order(3), protocol.Counts{Failed: 1}, 2, 3)
 	s.holds(0)
+	s.gone()
 }
 
 func (s *scene) large() {
@@ -211,12 +227,16 @@ func (s *scene) interrupted() {
 	s.work()
 	run := s.order(1)
 	s.agent.Kill()
+	if s.kind.wards {
+		s.gone()
+	}
 	s.work()
 	s.want(run, protocol.Counts{Failed: 1}, 1, 1)
 	if failure := s.task(run).Error; failure == nil || failure.Code != protocol.CodeInterrupted {
 		s.t.Errorf("failed with %+v", failure)
 	}
 	s.holds(0)
+	s.gone()
 }
 
 func (s *scene) kept() {
@@ -267,10 +287,7 @@ func (s *scene) cancelled() {
 		s.t.Fatalf("reply %+v", reply)
 	}
 	s.want(run, protocol.Counts{Cancelled: 1}, 1, 1)
-	programs.Eventually(s.t, "the end of the script", func() bool {
-		pid, err := strconv.Atoi(strings.Join(lines(s.t, s.pids), ""))
-		return err == nil && syscall.Kill(pid, 0) != nil
-	})
+	s.gone()
 	s.holds(0)
 }
 
@@ -352,4 +369,5 @@ func (s *scene) limited() {
 	if failure := s.task(run).Error; failure == nil || failure.Code != protocol.CodeTimeLimit {
 		s.t.Errorf("failed with %+v", failure)
 	}
+	s.gone()
 }

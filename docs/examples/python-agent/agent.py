@@ -1,238 +1,229 @@
 #!/usr/bin/env python3
-"""A Muster terminal of its own: docs/protocol/terminal.md in Python, unsigned. README.md beside it says what it leaves out."""
-import argparse, datetime, fcntl, hashlib, json, os, pathlib, queue, random, re, signal, subprocess, threading, time
+"""A Muster terminal of its own: docs/protocol/terminal.md in Python 3.11, unsigned. README.md beside it says what it leaves out.
+Usage: agent.py HOST:PORT STORE TERMINAL WORKFOLDER JOB VERSION PROGRAM [ARGUMENT...]
+The program does the job: input on standard input, one JSON value on standard output."""
+import collections, datetime, fcntl, hashlib, json, os, pathlib, random, re, shutil, signal, subprocess, sys, tempfile, time
 import paho.mqtt.client as mqtt
 
-INLINE, LARGEST = 8192, 262144  # bytes of a result that goes at once, and of any
-ap = argparse.ArgumentParser(description=__doc__)
-ap.add_argument("--broker", default="127.0.0.1:1883")
-ap.add_argument("--store", required=True)
-ap.add_argument("--terminal", default="pos1")
-ap.add_argument("--work", required=True, type=pathlib.Path, help="folder of the journal and of results without receipt")
-ap.add_argument("--job", required=True, help="the job this terminal can do, as NAME:VERSION")
-ap.add_argument("command", nargs=argparse.REMAINDER, help="does it, with its arguments: input on standard input, one JSON value on standard output")
-cfg = ap.parse_args()
-job, version = cfg.job.rsplit(":", 1)
-ME, STORE = f"muster/v1/stores/{cfg.store}/terminals/{cfg.terminal}/", f"muster/v1/stores/{cfg.store}/tasks/"
-(cfg.work / "results").mkdir(parents=True, exist_ok=True)
-lock = open(cfg.work / "lock", "w")
-fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # two processes with one journal would start an attempt twice
-events = queue.Queue()  # everything that happens comes through here: one thread decides
-offers, running, results, fence, claim_at, send_at, said, seq = {}, {}, {}, {}, {}, {}, {}, 0
-synced, hello_id, hello_at, hello_next, hello_wait, ahead_ms = False, "", 0.0, None, 1, 0
+INLINE, LARGEST, NEVER = 8192, 262144, float("inf")  # bytes of a result that goes at once, and of any
+BROKER, STORE, TERMINAL, WORK, JOB, VERSION, *PROGRAM = sys.argv[1:]
+WORK = pathlib.Path(WORK)  # what was started, and results without receipt
+ME, TASKS = f"muster/v1/stores/{STORE}/terminals/{TERMINAL}/", f"muster/v1/stores/{STORE}/tasks/"
+offers, running, results, seq, ahead_ms = {}, {}, {}, 0, 0  # the first three by task id
+marks = collections.defaultdict(lambda: {"fence": 0, "open": 0})  # highest attempt known, and the one started and not answered for
+hello = {"due": NEVER, "wait": 1, "id": "", "sent": 0.0}  # due: NEVER once it is answered
 
 def now_ms(): return time.time_ns() // 1_000_000
-def again(): return time.monotonic() + random.uniform(15, 30)
-def skip(text, at): return re.compile(r"[\s,:]*").match(text, at).end()
-
-def raw_member(text, name):
-    """The value of a member as its bytes stand in the document: numbers keep their spelling, hashes fit."""
-    at, scan = skip(text, text.index("{") + 1), json.JSONDecoder().raw_decode
-    while text[at] != "}":
-        key, at = scan(text, at)
-        start = skip(text, at)
-        _, end = scan(text, start)
-        if key == name: return text[start:end]
-        at = skip(text, end)
+def soon(): return time.monotonic() + random.uniform(15, 30)
+def sha256(text): return hashlib.sha256(text.encode()).hexdigest()
 
 def send(kind, raw="", **members):
     global seq
-    seq = max(seq + 1, time.time_ns() // 1000)
-    n, ulid = now_ms() << 80 | random.getrandbits(80), ""
-    for shift in range(125, -1, -5): ulid += "0123456789ABCDEFGHJKMNPQRSTVWXYZ"[n >> shift & 31]
+    seq, n = max(seq + 1, time.time_ns() // 1000), now_ms() << 80 | random.getrandbits(80)
+    ulid = "".join("0123456789ABCDEFGHJKMNPQRSTVWXYZ"[n >> shift & 31] for shift in range(125, -1, -5))
     at = datetime.datetime.now().astimezone().isoformat(timespec="milliseconds")
     client.publish(ME + kind, json.dumps({"id": ulid, "at": at, "seq": seq, **members}, ensure_ascii=False)[:-1] + raw + "}", qos=1)
     return ulid
 
-def durable(path, text, flags):
-    """Writes and lets nothing go on before it is on the disk, name included."""
-    for target, data in ((path, text.encode()), (path.parent, b"")):
-        fd = os.open(target, flags if data else os.O_RDONLY, 0o600)
-        while data: data = data[os.write(fd, data):]
-        os.fsync(fd)
-        os.close(fd)
+def save(folder, task, value):
+    """Lets nothing go on before the value is on the disk, its name too."""
+    with open(WORK / "new", "w") as f:
+        json.dump(value, f)
+        f.flush()
+        os.fsync(f.fileno())
+    os.replace(WORK / "new", WORK / folder / task)
+    fd = os.open(WORK / folder, os.O_RDONLY)
+    os.fsync(fd)
+    os.close(fd)
 
-def journal(task, attempt, phase):
-    durable(cfg.work / "journal", json.dumps({"task": task, "attempt": attempt, "phase": phase}) + "\n", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    fence[task] = max(fence.get(task, 0), attempt)
+def mark(task, **what):
+    marks[task].update(what)
+    save("marks", task, marks[task])
 
-def keep(task, result, body):
-    """Duty 3: the result is on disk until its receipt. body is its value, as text."""
-    result.update(taskId=task, sha256=hashlib.sha256(body.encode()).hexdigest())
-    held, path = {"members": result, "body": body, "stale": False}, cfg.work / "results" / task
-    durable(path.with_suffix(".new"), json.dumps(held), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.replace(path.with_suffix(".new"), path)
-    durable(path, "", 0)
-    results[task], send_at[task] = held, 0
+def keep(task, body, **members):
+    """Duty 3: the result is on disk until its receipt. body is its value, the very text that is sent."""
+    times = {"startedAt": now_ms(), "finishedAt": now_ms(), "durationMs": 0, "executed": False}
+    held = {"members": {**times, **members, "taskId": task, "sha256": sha256(body)}, "body": body}
+    save("results", task, held)
+    results[task] = {**held, "due": 0, "stale": False}
 
-def failed(task, attempt, code, message, outcome="failed", **more):
-    times = {"startedAt": now_ms(), "finishedAt": now_ms(), "durationMs": 0, "executed": False, **more}
-    keep(task, {"attempt": attempt, "outcome": outcome, **times}, json.dumps({"code": code, "message": message}, ensure_ascii=False))
+def fail(task, code, message, **members):
+    outcome, value = "cancelled" if code == "CANCELLED" else "failed", {"code": code, "message": message}
+    keep(task, json.dumps(value, ensure_ascii=False), outcome=outcome, **members)
 
-def answer(task, slot=False):
-    held, send_at[task] = results[task], again()
+def answer(task, held, slot=False):
     m, raw = held["members"], held["body"].encode()
+    held["due"] = soon()
     if len(raw) > INLINE and not slot:
         return send("ready", taskId=task, attempt=m["attempt"], bytes=len(raw), sha256=m["sha256"])
     if slot: send("progress", taskId=task, attempt=m["attempt"], percent=100)
     send("result", ',"%s":%s' % ("result" if m["outcome"] == "succeeded" else "error", held["body"]), **m)
 
-def offer_hash(o, raw):
-    moment = datetime.datetime.fromisoformat(o["scheduledFor"].replace("Z", "+00:00"))
-    ms = (moment - datetime.datetime.fromtimestamp(0, datetime.timezone.utc)) // datetime.timedelta(milliseconds=1)
-    return hashlib.sha256("\n".join((o["taskId"], o["parentId"], o["storeId"], o["type"], str(o["typeVersion"]), str(ms), raw)).encode()).hexdigest()
+def raw_member(text, name):
+    """The value of a member as its bytes stand in the document: numbers keep their spelling, hashes fit."""
+    def skip(at): return re.compile(r"[\s,:]*").match(text, at).end()
+    scan, at = json.JSONDecoder().raw_decode, text.index("{") + 1
+    while True:
+        key, at = scan(text, skip(at))
+        _, end = scan(text, start := skip(at))
+        if key == name: return text[start:end]
+        at = end
+
+def offered(text):
+    offer = json.loads(text)
+    if offer.get("terminalId", TERMINAL) != TERMINAL: return
+    raw, moment = raw_member(text, "input"), datetime.datetime.fromisoformat(offer["scheduledFor"])
+    work = [offer[name] for name in ("taskId", "parentId", "storeId", "type", "typeVersion")] + [round(moment.timestamp() * 1000), raw]
+    offers[offer["taskId"]] = {**offer, "raw": raw, "hash": sha256("\n".join(map(str, work))), "came": time.monotonic(), "due": 0}
 
 def granted(o):
     task, attempt, held, offer = o["taskId"], o["attempt"], results.get(o["taskId"]), offers.get(o["taskId"])
-    if attempt <= fence.get(task, 0):  # a grant it has already
-        if held and held["members"]["attempt"] == attempt: send_at[task] = 0
-    elif task in running: return
+    if attempt <= marks[task]["fence"]:  # it has this grant already
+        if held and held["members"]["attempt"] == attempt: held["due"] = 0
+    elif task in running: pass
     elif held and held["members"]["outcome"] == "succeeded":  # duty 4: a stored result answers
-        journal(task, attempt, "started")
-        keep(task, {**held["members"], "attempt": attempt, "executed": False}, held["body"])
+        mark(task, fence=attempt, open=attempt)
+        keep(task, held["body"], **{**held["members"], "attempt": attempt, "executed": False})
     elif offer and o.get("offerSha256", offer["hash"]) == offer["hash"]:
-        journal(task, attempt, "started")  # duty 2: the start is on disk before the start
-        if (offer["type"], str(offer["typeVersion"])) != (job, version) or offer.get("requires"):
-            return failed(task, attempt, "REFUSED", f"this terminal cannot execute {offer['type']} version {offer['typeVersion']}")
-        env = {**os.environ, "MUSTER_TASK_ID": task, "MUSTER_ATTEMPT": str(attempt), "MUSTER_STORE_ID": cfg.store, "MUSTER_SCHEDULED_FOR": offer["scheduledFor"]}
-        process = subprocess.Popen(cfg.command, stdin=-1, stdout=-1, stderr=-1, env=env, start_new_session=True)
-        running[task] = {"attempt": attempt, "process": process, "lease": o["leaseMs"] / 3000, "cancel": None, "hash": offer["hash"]}
-        said[task] = 0
-        threading.Thread(target=attend, args=(task, process, offer["input_raw"], o["runTimeoutMs"] / 1000), daemon=True).start()
+        mark(task, fence=attempt, open=attempt)  # duty 2: the start is on disk before the start
+        start(task, attempt, offer, o)
 
-def attend(task, process, text, limit):
-    began, started, late = now_ms(), time.monotonic(), False
-    try: out, err = process.communicate(text.encode(), timeout=limit)
-    except subprocess.TimeoutExpired:
-        kill(process)
-        (out, err), late = process.communicate(), True
-    events.put(("ended", (task, out, err, late, began, int((time.monotonic() - started) * 1000))))
+def start(task, attempt, offer, o):
+    if (offer["type"], str(offer["typeVersion"])) != (JOB, VERSION) or offer.get("requires"):
+        return fail(task, "REFUSED", f"this terminal cannot execute {offer['type']} version {offer['typeVersion']}", attempt=attempt)
+    env = {**os.environ, "MUSTER_TASK_ID": task, "MUSTER_ATTEMPT": str(attempt), "MUSTER_STORE_ID": STORE,
+           "MUSTER_TERMINAL_ID": TERMINAL, "MUSTER_SCHEDULED_FOR": offer["scheduledFor"]}
+    given, out, err = (tempfile.TemporaryFile(dir=WORK) for _ in range(3))
+    given.write(offer["raw"].encode())
+    given.seek(0)
+    # The ward leads the process group. Its pipe closes when this agent ends, by kill -9 too, and then the whole group does.
+    ward = subprocess.Popen(["sh", "-c", "read x; kill -9 0"], stdin=subprocess.PIPE, process_group=0)
+    running[task] = {"attempt": attempt, "offer": offer, "ward": ward, "out": out, "err": err, "began": now_ms(), "from": time.monotonic(),
+                     "until": time.monotonic() + o["runTimeoutMs"] / 1000, "third": o["leaseMs"] / 3000, "due": 0, "why": ()}
+    running[task]["program"] = subprocess.Popen(PROGRAM, stdin=given, stdout=out, stderr=err, env=env, process_group=ward.pid)
 
-def kill(process):
-    try: os.killpg(process.pid, signal.SIGKILL)  # with all that it started
-    except ProcessLookupError: pass
+def stop(run, *why):
+    run["why"] = run["why"] or why
+    os.killpg(run["ward"].pid, signal.SIGKILL)  # the program, and all that it started
 
-def ended(task, out, err, late, began, took):
-    run = running.pop(task)
-    code = run["process"].returncode
-    m = {"startedAt": began, "finishedAt": began + took, "durationMs": took, "executed": True, "offerSha256": run["hash"],
-         "exitCode": code, "outputTail": err[-1000:].decode("utf-8", "replace")}  # at most 4 KiB, whatever the bytes were
-    if run["cancel"] is not None: return failed(task, run["attempt"], "CANCELLED", run["cancel"], "cancelled", **m)
-    if late: return failed(task, run["attempt"], "TIME_LIMIT", "the program was killed after its time limit", **m)
-    if code: return failed(task, run["attempt"], "EXECUTION", f"the program ended with exit status {code}", **m)
-    try: body = out.decode().strip(); json.loads(body, parse_constant=lambda word: int(word))  # NaN is no JSON
-    except ValueError as e: return failed(task, run["attempt"], "EXECUTION", f"the program wrote no JSON: {e}", **m)
-    if len(out) > LARGEST: return failed(task, run["attempt"], "EXECUTION", f"the program wrote {len(out)} bytes, not {LARGEST} at most", **m)
-    keep(task, {"attempt": run["attempt"], "outcome": "succeeded", **m}, body)
+def ended(task, run):
+    code, took = run["program"].wait(), int((time.monotonic() - run["from"]) * 1000)
+    stop(run)
+    run["ward"].communicate()
+    run["out"].seek(0)
+    run["err"].seek(max(0, run["err"].seek(0, os.SEEK_END) - 1000))
+    out, tail = run["out"].read(LARGEST + 1), run["err"].read().decode("utf-8", "replace")
+    m = {"attempt": run["attempt"], "startedAt": run["began"], "finishedAt": run["began"] + took, "durationMs": took, "executed": True,
+         "offerSha256": run["offer"]["hash"], "exitCode": code, "outputTail": tail}
+    try:
+        if code: raise ValueError(f"it ended with exit status {code}")
+        if len(out) > LARGEST: raise ValueError(f"it wrote more than {LARGEST} bytes")
+        json.loads(out, parse_constant=int)  # NaN is no JSON, and no integer
+    except ValueError as e: run["why"] = run["why"] or ("EXECUTION", f"the program failed: {e}")
+    if run["why"]: fail(task, *run["why"], **m)
+    else: keep(task, out.decode().strip(), outcome="succeeded", **m)
 
 def receipt(o):
     task, held = o["taskId"], results.get(o["taskId"])
     if not held or (held["members"]["attempt"], held["members"]["sha256"]) != (o["attempt"], o.get("sha256")): return
     good = held["members"]["outcome"] == "succeeded"
-    if not o["accepted"] and o.get("code") == "STALE" and good:
+    if good and not o["accepted"] and o.get("code") == "STALE":
         held["stale"] = True  # it answers the next grant
         return
-    journal(task, o["attempt"], "receipted")
-    (cfg.work / "results" / task).unlink()
+    mark(task, open=0)
+    (WORK / "results" / task).unlink()
     del results[task]
     if o["accepted"] and good or offers.get(task, {}).get("attempt", 0) < o["attempt"]: offers.pop(task, None)
 
 def cancel(o):
-    task, attempt = o["taskId"], o.get("attempt", 0)
-    if attempt: journal(task, attempt, "cancelled")
+    task, attempt, run = o["taskId"], o.get("attempt", 0), running.get(o["taskId"])
+    if attempt: mark(task, fence=max(attempt, marks[task]["fence"]))
     else: offers.pop(task, None)
-    run = running.get(task)
     if run and (not attempt or run["attempt"] <= attempt):
-        run["cancel"] = o.get("reason") or "stopped by order"
-        kill(run["process"])
+        stop(run, "CANCELLED", o.get("reason") or "stopped by order")
 
 def sync(o):
-    global synced, ahead_ms, hello_next, hello_wait
-    if "helloId" not in o: hello_next, hello_wait = 0, 1
-    elif o["helloId"] == hello_id:
-        synced, hello_next, ahead_ms = True, None, o["serverTimeMs"] - now_ms()
-        listed = {t["taskId"] for t in o.get("open", [])}
-        for task in [] if o.get("partial") else [t for t in {*offers, *running} - listed if offers.get(t, {}).get("came", 0) < hello_at]:
-            offers.pop(task, None)  # over
-            if task in running: cancel({"taskId": task})
-        claim_at.clear()
-        send_at.clear()
+    global ahead_ms
+    if "helloId" not in o: hello.update(due=0, wait=1)
+    elif o["helloId"] == hello["id"]:
+        hello["due"], ahead_ms, known = NEVER, o["serverTimeMs"] - now_ms(), {t["taskId"] for t in o.get("open", [])}
+        for task in set() if o.get("partial") else {*offers, *running} - known:
+            if offers.get(task, {}).get("came", 0) < hello["sent"]: cancel({"taskId": task})  # it is over
+        for one in (*offers.values(), *results.values()): one["due"] = 0
 
 def deny(o):
     if o["code"] in ("SETTLED", "NOT_FOUND"): offers.pop(o["taskId"], None)
-    elif "retryAfterMs" in o: claim_at[o["taskId"]] = time.monotonic() + o["retryAfterMs"] / 1000
+    elif o["taskId"] in offers and "retryAfterMs" in o: offers[o["taskId"]]["due"] = time.monotonic() + o["retryAfterMs"] / 1000
 
 def send_slot(o):
     held = results.get(o["taskId"])
-    if held and held["members"]["attempt"] == o["attempt"]: answer(o["taskId"], slot=True)
+    if held and held["members"]["attempt"] == o["attempt"]: answer(o["taskId"], held, slot=True)
 
-def message(m):
-    text = m.payload.decode()
-    if m.topic.startswith(STORE):
-        offer = json.loads(text) if text else None
-        if not offer: offers.pop(m.topic[len(STORE):], None)
-        elif offer.get("terminalId", cfg.terminal) == cfg.terminal:
-            raw = raw_member(text, "input")
-            offers[offer["taskId"]] = {**offer, "input_raw": raw, "hash": offer_hash(offer, raw), "came": time.monotonic()}
-            claim_at.pop(offer["taskId"], None)
-    else:
-        o = json.loads(text)
-        {"grant": granted, "deny": deny, "send": send_slot, "receipt": receipt, "cancel": cancel, "sync": sync}.get(o["order"], print)(o)
+def heard(_client, _data, m):
+    try:
+        if m.topic == ME + "orders":
+            o = json.loads(m.payload)
+            {"grant": granted, "deny": deny, "send": send_slot, "receipt": receipt, "cancel": cancel, "sync": sync}.get(o["order"], print)(o)
+        elif m.payload: offered(m.payload.decode())
+        else: offers.pop(m.topic[len(TASKS):], None)  # withdrawn
+    except (ValueError, KeyError) as e: print("not understood:", m.topic, repr(e))
+
+def connected(_client, _data, _flags, code, _properties):
+    if code.value: return print("refused:", code)
+    client.subscribe([(ME + "orders", mqtt.SubscribeOptions(qos=1)), (TASKS + "+", mqtt.SubscribeOptions(qos=1))])
+    hello.update(due=0, wait=1)
+
+def say_hello(now):
+    held = [(t, "running" if t in running else "done" if t in results else "offered") for t in {*offers, *running, *results}]
+    tasks = [{"taskId": t, "attempt": marks[t]["open"], "phase": phase} for t, phase in held]
+    tasks.sort(key=lambda t: -t["attempt"])
+    hello.update(sent=now, due=now + hello["wait"] * random.uniform(1, 1.5), wait=min(hello["wait"] * 2, 20))
+    hello["id"] = send("hello", agentVersion="python-example", protocols=[1], jobs=[{"type": JOB, "version": int(VERSION)}],
+                       open=tasks[:1000], partial=len(tasks) > 1000, clockMs=now_ms())
 
 def look():
-    """What is due: hello, claims, signs of life, results without receipt."""
-    global hello_id, hello_at, hello_next, hello_wait
+    """What is due: programs that ended, hello, claims, signs of life, results without receipt."""
     now = time.monotonic()
-    if hello_next is not None and now >= hello_next:
-        phases = {**{t: (0, "offered") for t in offers}, **{t: (r["members"]["attempt"], "done") for t, r in results.items()}, **{t: (r["attempt"], "running") for t, r in running.items()}}
-        held = [{"taskId": t, "attempt": a, "phase": p} for t, (a, p) in sorted(phases.items(), key=lambda x: -x[1][0])]
-        hello_at, hello_next, hello_wait = now, now + hello_wait * random.uniform(1, 1.5), min(hello_wait * 2, 20)
-        hello_id = send("hello", agentVersion="python-example", protocols=[1], jobs=[{"type": job, "version": int(version)}], open=held[:1000], partial=len(held) > 1000, clockMs=now_ms())
-    if not (synced and client.is_connected()): return
+    for task, run in list(running.items()):
+        if run["program"].poll() is not None: ended(task, running.pop(task))
+        elif now > run["until"]: stop(run, "TIME_LIMIT", "the program was killed after its time limit")
+    if not client.is_connected(): return
+    if now >= hello["due"]:
+        say_hello(now)
+    if hello["due"] != NEVER: return
     for task, offer in offers.items():  # duty 1: an offer starts nothing, it is claimed
         held = results.get(task)
-        if task in running or held and not held["stale"] or now < claim_at.get(task, 0) or now_ms() + ahead_ms < offer["notBefore"]: continue
-        claim_at[task] = again()
+        if task in running or held and not held["stale"] or now < offer["due"] or now_ms() + ahead_ms < offer["notBefore"]: continue
+        offer["due"] = soon()
         send("claim", taskId=task, condition={}, storedAttempt=held["members"]["attempt"] if held else 0)
     for task, run in running.items():
-        if now - said[task] >= run["lease"]:
-            said[task] = now
+        if now >= run["due"]:
+            run["due"] = now + run["third"]
             send("progress", taskId=task, attempt=run["attempt"], percent=0)
-    for task in [t for t, r in results.items() if not r["stale"] and now >= send_at.get(t, 0)]: answer(task)
+    for task, held in results.items():
+        if now >= held["due"] and not held["stale"]: answer(task, held)
 
-def connected():
-    global synced, hello_next, hello_wait
-    client.subscribe([(ME + "orders", mqtt.SubscribeOptions(qos=1)), (STORE + "+", mqtt.SubscribeOptions(qos=1))])
-    synced, hello_next, hello_wait = False, 0, 1
-
-def restart():
-    for path in (cfg.work / "results").glob("*"):
-        if path.suffix == ".new": path.unlink()
-        else: results[path.name] = json.loads(path.read_text())
-    open_starts = {}
-    for line in (cfg.work / "journal").read_text().splitlines() if (cfg.work / "journal").exists() else []:
-        try: e = json.loads(line)
-        except ValueError: continue  # the power went while it was written: nothing came of it
-        fence[e["task"]] = max(fence.get(e["task"], 0), e["attempt"])
-        if e["phase"] == "started": open_starts[e["task"]] = e["attempt"]
-        elif e["phase"] == "receipted" and open_starts.get(e["task"], 0) <= e["attempt"]: open_starts.pop(e["task"], None)
-    for task, attempt in open_starts.items():
-        if task not in results or results[task]["members"]["attempt"] < attempt: failed(task, attempt, "INTERRUPTED", "the terminal stopped in the middle of the attempt", executed=True)
-
-restart()
+for folder in ("marks", "results"): (WORK / folder).mkdir(parents=True, exist_ok=True)
+if not shutil.which(PROGRAM[0]): sys.exit(f"there is no program {PROGRAM[0]}")
+lock = open(WORK / "lock", "w")
+fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # two processes with one folder would start an attempt twice
+for path in (WORK / "results").iterdir(): results[path.name] = {**json.loads(path.read_text()), "due": 0, "stale": False}
+for path in (WORK / "marks").iterdir(): marks[path.name] = json.loads(path.read_text())
+for task, m in marks.items():
+    if m["open"] and (task not in results or results[task]["members"]["attempt"] < m["open"]):
+        fail(task, "INTERRUPTED", "the terminal stopped in the middle of the attempt", attempt=m["open"], executed=True)
 api = (mqtt.CallbackAPIVersion.VERSION2,) if hasattr(mqtt, "CallbackAPIVersion") else ()  # paho 2, or 1.6
-client = mqtt.Client(*api, client_id=f"{cfg.store}/{cfg.terminal}", protocol=mqtt.MQTTv5)
-client.username_pw_set(f"{cfg.store}/{cfg.terminal}", os.environ.get("MUSTER_BROKER_PASSWORD"))
-client.on_connect = lambda *_: events.put(("connected", ()))
-client.on_message = lambda c, u, m: events.put(("message", (m,)))
-client.reconnect_delay_set(1, 30)
-host, _, port = cfg.broker.rpartition(":")
+client = mqtt.Client(*api, client_id=f"{STORE}/{TERMINAL}", protocol=mqtt.MQTTv5)
+client.username_pw_set(f"{STORE}/{TERMINAL}", os.environ.pop("MUSTER_BROKER_PASSWORD", None))  # no program sees it
+client.on_connect, client.on_message = connected, heard
+host, _, port = BROKER.rpartition(":")
 client.connect_async(host, int(port), keepalive=30, clean_start=True)
-client.loop_start()
-signal.signal(signal.SIGTERM, lambda *_: [kill(r["process"]) for r in running.values()] + [os._exit(0)])
-while True:
-    try:
-        name, args = events.get(timeout=0.1)
-        {"connected": connected, "message": message, "ended": ended}[name](*args)
-    except queue.Empty: pass
+again = 0.0
+while True:  # one thread decides: what is heard, what is due
+    if client.loop(0.1) != mqtt.MQTT_ERR_SUCCESS:
+        time.sleep(0.1)
+        if time.monotonic() >= again:
+            again = time.monotonic() + random.uniform(1, 10)
+            try: client.reconnect()
+            except OSError: pass  # headquarters is away
     look()

@@ -134,7 +134,7 @@ func metadataSheet(head *protocol.ReportHead) sheet {
 	}
 	for i := range head.Columns {
 		c := &head.Columns[i]
-		said := []string{c.Pointer, string(c.Type), c.Unit}
+		said := []string{c.Pointer, string(c.Type), c.Unit, c.UnitZh}
 		for _, a := range c.Aggregate {
 			said = append(said, string(a))
 		}
