@@ -18,7 +18,7 @@ SOAK       ?= 1h
 export MUSTER_BIN ?= $(CURDIR)/$(BIN)/tests
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race e2e chaos sim soak check fmt lint bench demo pictures clean
+.PHONY: help build test race e2e chaos sim soak check fmt lint bench demo pictures docs clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ demo: build ## 12 stores on this machine: order, crash, refusal, absence, two re
 # Without a Chinese font, such as that of fonts-noto-cjk, they show boxes.
 pictures: ## photograph the pages of a sample report in Chromium, into docs/screenshots
 	$(GO) test -count=1 -run '^(TestThePageIsRead|TestTheIndexIsFiltered)' ./dispatcher/internal/report/page -args -pictures=$(CURDIR)/docs/screenshots
+
+docs: ## write docs/protocol/index.html from asyncapi.yaml, the schemas and their examples
+	$(GO) run ./scripts/asyncapi
 
 clean: ## remove what the other targets made
 	rm -rf $(BIN) demo
