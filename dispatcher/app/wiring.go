@@ -201,7 +201,7 @@ func (hq *headquarters) wireReports() error {
 		return err
 	}
 	hq.catalogue = catalogue.New(catalogue.Config{Folder: hq.cfg.ReportsFolder, Location: hq.zone, Now: hq.now, Log: hq.log, Ward: hq.ward,
-		KeepDays: hq.cfg.Reports.KeepDays, KeepRuns: hq.cfg.Reports.KeepRuns, Index: reporter.WriteIndex})
+		KeepDays: hq.cfg.Reports.KeepDays, KeepRuns: hq.cfg.Reports.KeepRuns, Unfinished: hq.store.ListUnfinished, Index: reporter.WriteIndex})
 	hq.barrier = barrier.New(barrier.Deps{
 		Runs: hq.store, Snapshots: barrier.Pinned(hq.store), Revisions: hq.store, Publications: hq.store, Retries: hq.store,
 		Reporter: reporter, Sender: hq.sender, Now: hq.now, Log: hq.log, Alarm: hq.alarm, Ward: hq.ward,

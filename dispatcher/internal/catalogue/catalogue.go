@@ -36,6 +36,9 @@ type Config struct {
 	// newest so many runs of each job. 0: that bound keeps nothing by itself; both 0:
 	// everything stays. The newest run of a job always stays.
 	KeepDays, KeepRuns int
+	// Unfinished tells which runs may still be revised, as by an answer of their make-up
+	// or of a retry. Their files stay, all of them; and nothing goes while it fails.
+	Unfinished func(context.Context) (map[string]bool, error)
 	// Index writes the page that lists the runs, newest first.
 	Index func(w io.Writer, at time.Time, runs []protocol.Listed) error
 	Now   func() time.Time
@@ -91,14 +94,14 @@ func (c *Catalogue) Published() {
 func (c *Catalogue) loop(ctx context.Context) {
 	for {
 		var retry <-chan time.Time
-		if err := c.refresh(); err != nil {
+		if err := c.refresh(ctx); err != nil {
 			retry = time.After(again)
 		}
 		select {
 		case <-ctx.Done():
 			select {
 			case <-c.wake: // what was published last is listed too
-				_ = c.refresh()
+				_ = c.refresh(context.WithoutCancel(ctx))
 			default:
 			}
 			return
@@ -110,14 +113,14 @@ func (c *Catalogue) loop(ctx context.Context) {
 
 // refresh brings the folder up to date, as far as it can: one file that is locked
 // holds up no other.
-func (c *Catalogue) refresh() error {
+func (c *Catalogue) refresh(ctx context.Context) error {
 	err := c.cfg.Ward.Do(quarantine.AlarmStep, "the index of the report folder", func() error {
 		root, err := os.OpenRoot(c.cfg.Folder)
 		if err != nil {
 			return fmt.Errorf("cannot open the report folder: %w", err)
 		}
 		defer func() { _ = root.Close() }()
-		return c.keep(root)
+		return c.keep(ctx, root)
 	})
 	switch {
 	case err == nil:
@@ -129,10 +132,10 @@ func (c *Catalogue) refresh() error {
 	return err
 }
 
-func (c *Catalogue) keep(root *os.Root) error {
+func (c *Catalogue) keep(ctx context.Context, root *os.Root) error {
 	now := c.cfg.Now().In(c.cfg.Location)
 	scanned := c.scan(root, now)
-	removed := c.removeOld(root, newest(c.known), now)
+	removed := c.removeOld(ctx, root, newest(c.known), now)
 	runs := newest(c.known)
 	listed := make([]protocol.Listed, 0, len(runs))
 	for i := range runs {

@@ -2,9 +2,11 @@ package catalogue_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -29,13 +31,17 @@ type shop struct {
 	folder    string
 	log       bytes.Buffer
 	catalogue *catalogue.Catalogue
+
+	unfinished map[string]bool
+	untold     error // why nobody can say which runs are unfinished
 }
 
 func setup(t *testing.T, days, runs int) *shop {
 	t.Helper()
 	s := &shop{t: t, folder: t.TempDir()}
 	s.catalogue = catalogue.New(catalogue.Config{Folder: s.folder, Location: zone, KeepDays: days, KeepRuns: runs, Now: time.Now,
-		Log: slog.New(slog.NewTextHandler(&s.log, nil)),
+		Unfinished: func(context.Context) (map[string]bool, error) { return s.unfinished, s.untold },
+		Log:        slog.New(slog.NewTextHandler(&s.log, nil)),
 		Index: func(w io.Writer, at time.Time, runs []protocol.Listed) error {
 			for _, run := range runs {
 				_, _ = fmt.Fprintf(w, "%s %s r%d %d\n", run.Folder, run.Head.RunID, run.Head.Revision, run.Head.Targets)
@@ -203,6 +209,37 @@ func TestOldReportsGoAndTheLastStays(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAReportThatMayBeRevisedStays: of a run whose make-up is open, or whose retry may
+// still answer, no revision goes, and none does while nobody can say which those are.
+func TestAReportThatMayBeRevisedStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(1000 * day)
+		s := setup(t, 10, 1)
+		s.untold = errors.New("the database is away")
+		s.publish("probe", "A", 1, 400*day)
+		s.publish("probe", "B", 1, 300*day)
+		s.publish("probe", "C", 1, 200*day)
+		s.start()
+		if _, there := s.runs(); fmt.Sprint(there) != "[A B C]" || strings.Count(s.log.String(), "the database is away") != 1 {
+			t.Errorf("there are files of %v; log %s", there, &s.log)
+		}
+		s.untold, s.unfinished = nil, map[string]bool{"A": true}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		s.publish("probe", "A", 2, 400*day)
+		revisions, err := filepath.Glob(filepath.Join(s.folder, "*", "*", "*_A_r[12]_manifest.json"))
+		if _, there := s.runs(); fmt.Sprint(there) != "[A C]" || err != nil || len(revisions) != 2 {
+			t.Errorf("there are files of %v, of A %v, %v", there, revisions, err)
+		}
+		s.unfinished = nil
+		s.catalogue.Published()
+		synctest.Wait()
+		if _, there := s.runs(); fmt.Sprint(there) != "[C]" {
+			t.Errorf("once it is finished there are files of %v", there)
+		}
+	})
 }
 
 func TestWhatIsNoManifestOfOursIsLeftAlone(t *testing.T) {

@@ -1,6 +1,7 @@
 package catalogue
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -104,9 +105,13 @@ func replace(root *os.Root, name string, write func(io.Writer) error) error {
 
 // removeOld removes the files of the runs that need not stay: of each revision the
 // manifest first, since where it stands the revision is whole.
-func (c *Catalogue) removeOld(root *os.Root, runs []protocol.Listed, now time.Time) error {
+func (c *Catalogue) removeOld(ctx context.Context, root *os.Root, runs []protocol.Listed, now time.Time) error {
 	if c.cfg.KeepDays == 0 && c.cfg.KeepRuns == 0 {
 		return nil
+	}
+	unfinished, err := c.cfg.Unfinished(ctx)
+	if err != nil {
+		return err
 	}
 	var failures []error
 	rank, old := map[string]int{}, map[string]bool{}
@@ -114,7 +119,7 @@ func (c *Catalogue) removeOld(root *os.Root, runs []protocol.Listed, now time.Ti
 		head := &runs[i].Head
 		rank[head.Job]++
 		young := c.cfg.KeepDays > 0 && now.Before(head.CreatedAt.AddDate(0, 0, c.cfg.KeepDays))
-		old[head.RunID] = rank[head.Job] > max(c.cfg.KeepRuns, 1) && !young
+		old[head.RunID] = rank[head.Job] > max(c.cfg.KeepRuns, 1) && !young && !unfinished[head.RunID]
 	}
 	for name := range c.known {
 		listed := c.known[name]

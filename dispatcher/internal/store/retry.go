@@ -109,3 +109,24 @@ func (s *Store) MarkMerged(ctx context.Context, runID string, revision int) erro
 	}
 	return nil
 }
+
+// ListUnfinished returns the runs whose report may still be revised: those that are not
+// closed, those with a revision that is not published, and those that a retry of either
+// kind, or one that is not merged, hands its answers up to.
+func (s *Store) ListUnfinished(ctx context.Context) (map[string]bool, error) {
+	unfinished := map[string]bool{}
+	_, err := sqlite.List(ctx, s.db.Readers(), func(row sqlite.Row) (id string, err error) {
+		err = row.Scan(&id)
+		unfinished[id] = true
+		return id, err
+	}, `WITH RECURSIVE unfinished (run_id) AS (
+		SELECT run_id FROM runs WHERE closed_at = 0
+		UNION SELECT run_id FROM runs WHERE parent_run <> '' AND merged < revision
+		UNION SELECT run_id FROM revisions WHERE published_at = 0
+		UNION SELECT r.parent_run FROM unfinished u JOIN runs r ON r.run_id = u.run_id WHERE r.parent_run <> '')
+		SELECT run_id FROM unfinished`)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the runs whose reports are not finished: %w", err)
+	}
+	return unfinished, nil
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -204,6 +205,67 @@ func TestWhatIsNotMergedIsKnownAfterACrash(t *testing.T) {
 	if got := b.unmerged(); got != "" {
 		t.Errorf("got %s", got)
 	}
+}
+
+// TestAReportIsUnfinishedAsLongAsAnAnswerMayCome: its own, or one that a retry, or the
+// retry of a retry, hands up; and until its files stand.
+func TestAReportIsUnfinishedAsLongAsAnAnswerMayCome(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	defer b.close()
+	want := func(what, runs string) {
+		t.Helper()
+		unfinished, err := b.ListUnfinished(t.Context())
+		if got := strings.Join(slices.Sorted(maps.Keys(unfinished)), " "); err != nil || got != runs {
+			t.Errorf("%s: %q, want %q, %v", what, got, runs, err)
+		}
+	}
+	ends := func(id string, revisions int) {
+		t.Helper()
+		for n := range revisions {
+			if err := b.MarkPublished(t.Context(), id, n+1, nil, later); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := b.CloseRun(t.Context(), id, task.ReasonExpired, later); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.create(2)
+	b.reports("R", 1, task.OutcomeOffline, 0, 1)
+	want("in its make-up", "R")
+	if err := b.again("A", "R", 0, 1); err != nil {
+		t.Fatal(err)
+	}
+	ends("R", 1)
+	want("closed, its retry open", "A R")
+	b.ends("A", 0, false)
+	b.reports("A", 1, task.OutcomeFailed, 0, 1)
+	if err := b.again("AA", "A", 0); err != nil {
+		t.Fatal(err)
+	}
+	ends("A", 1)
+	if err := b.MarkMerged(t.Context(), "A", 1); err != nil {
+		t.Fatal(err)
+	}
+	want("the retry of its retry open", "A AA R")
+	b.ends("AA", 0, true)
+	b.reports("AA", 1, task.OutcomeSucceeded, 0)
+	ends("AA", 1)
+	want("that one not merged", "A AA R")
+	b.reports("A", 2, task.OutcomeSucceeded, 0)
+	if err := b.MarkMerged(t.Context(), "AA", 1); err != nil {
+		t.Fatal(err)
+	}
+	want("merged into the retry alone", "A R")
+	if err := b.MarkMerged(t.Context(), "A", 2); err != nil {
+		t.Fatal(err)
+	}
+	want("its files to be published", "A R")
+	if err := b.MarkPublished(t.Context(), "A", 2, nil, later); err != nil {
+		t.Fatal(err)
+	}
+	want("all over", "")
 }
 
 // TestARestoreForgetsTheMergeAndItIsDoneAgain: the backup was made between a retry's
