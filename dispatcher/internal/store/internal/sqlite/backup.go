@@ -51,7 +51,7 @@ func Copy(ctx context.Context, from, into string, applicationID int32) (err erro
 // checked it when he opened it. A file at rest, as a backup is, needs no lock, which
 // would leave a file beside it.
 func checkIdle(path string) error {
-	if !exists(path+"-wal") && !exists(path+"-shm") {
+	if !exists(path+"-wal") && !exists(path+"-shm") && !exists(path+paceSuffix) {
 		return nil
 	}
 	lock, held, err := tryLock(path + lockSuffix)
@@ -135,12 +135,12 @@ func Lock(path string) (release func() error, err error) {
 
 // Beside are the endings of the files that belong to a database at rest, the
 // database's own "" last.
-func Beside() []string { return []string{"-wal", sealSuffix, ""} }
+func Beside() []string { return []string{paceSuffix, "-wal", sealSuffix, ""} }
 
 // Remove removes a database that nobody holds, and every file beside it.
 func Remove(path string) error {
 	var errs []error
-	for _, suffix := range []string{"", "-wal", "-shm", "-journal", lockSuffix, ballastSuffix, sealSuffix} {
+	for _, suffix := range []string{"", "-wal", "-shm", "-journal", lockSuffix, ballastSuffix, sealSuffix, paceSuffix} {
 		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}

@@ -141,7 +141,7 @@ func checkLife(path string) error {
 		}
 		what = "is empty"
 	}
-	for _, suffix := range []string{"-wal", "-shm", sealSuffix, ballastSuffix} {
+	for _, suffix := range []string{"-wal", "-shm", sealSuffix, ballastSuffix, paceSuffix} {
 		if exists(path + suffix) {
 			return fmt.Errorf("%w: it %s, and %s of an earlier life is; to begin with nothing instead: move the folder away",
 				ErrCorrupt, what, filepath.Base(path)+suffix)

@@ -64,7 +64,7 @@ func checkLogless(path, what string) error {
 	if synced := syncedFrames(path+"-shm", nil); synced > 0 {
 		return fmt.Errorf("%w: the log %s %s, and %d pages were committed to it", ErrCorrupt, filepath.Base(path)+"-wal", what, synced)
 	}
-	return nil
+	return checkPace(path)
 }
 
 // logReader walks a log. Salts are how frames are told from those of an earlier

@@ -53,6 +53,7 @@ type writer struct {
 	trouble trouble
 	ballast ballast
 	guard   *guard
+	pace    pace
 	gone    error     // ErrGone: nothing is written any more
 	checked time.Time // when damage was last looked for
 	owed    []debt
@@ -66,6 +67,7 @@ func startWriter(conn *sql.Conn, held ballast, guard *guard, o Options) *writer 
 		trouble: trouble{tell: o.Trouble, known: true}, // a calm start is no news
 		ballast: held,
 		guard:   guard,
+		pace:    pace{path: guard.path + paceSuffix},
 		queue:   make(chan *request), // unbuffered: what is handed over is answered
 		quit:    make(chan struct{}),
 		ended:   make(chan struct{}),
@@ -116,6 +118,7 @@ func (w *writer) stop() error {
 	for _, stmt := range w.stmts {
 		_ = stmt.Close() // the connection goes next
 	}
+	w.pace.end(w.guard.lookAtFile() == nil)
 	return w.conn.Close()
 }
 
@@ -292,9 +295,11 @@ func (w *writer) transact(group []*request) (err error) {
 			return errors.Join(err, w.rollback())
 		}
 	}
+	w.pace.step()
 	if err := w.exec("COMMIT"); err != nil {
 		return errors.Join(fmt.Errorf("cannot commit: %w", err), w.rollback())
 	}
+	w.pace.begin()
 	return w.whole() // or it went where nobody finds it
 }
 
