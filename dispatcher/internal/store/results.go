@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 
+	"muster/dispatcher/internal/progress"
 	"muster/dispatcher/internal/store/internal/sqlite"
 	"muster/internal/protocol"
 )
@@ -31,7 +32,20 @@ func checkResults(ctx context.Context, q sqlite.Querier) error {
 		err := row.Scan(&a.TaskID, &a.Attempt, &a.Answer, &a.Redacted, &a.SHA256, sqlite.Document{Content: &a.Failure}, sqlite.Raw{Into: &a.Result})
 		return a, err
 	}, `SELECT task_id, attempt, answer, redacted, sha256, failure, result FROM attempts WHERE answer = 'succeeded'`)
+	total, done := int64(0), int64(0)
+	if progress.Of(ctx) != nil {
+		var err error
+		total, err = sqlite.One(ctx, q, func(row sqlite.Row) (n int64, err error) {
+			err = row.Scan(&n)
+			return n, err
+		}, `SELECT count(*) FROM attempts WHERE answer = 'succeeded'`)
+		if err != nil {
+			return err
+		}
+	}
 	for a, err := range attempts {
+		progress.Say(ctx, "compares results with their hashes", done, total)
+		done++
 		if err == nil {
 			err = checkResult(a)
 		}

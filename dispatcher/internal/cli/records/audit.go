@@ -54,7 +54,9 @@ func auditVerifyCommand() *cobra.Command {
 			if err := files.resolve(); err != nil {
 				return err
 			}
-			finding, err := files.verify(cmd)
+			ctx, wipe := screen.Watched(cmd, asJSON)
+			finding, err := files.verify(ctx)
+			wipe()
 			if err != nil {
 				return err
 			}

@@ -2,6 +2,7 @@ package records
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -52,7 +53,7 @@ func (f *auditFiles) resolve() error {
 
 // verify reads the heads before the chain: those that are noted meanwhile by a
 // running dispatcher would be newer than what is walked.
-func (f auditFiles) verify(cmd *cobra.Command) (*finding, error) {
+func (f auditFiles) verify(ctx context.Context) (*finding, error) {
 	if f.reports == "" {
 		return nil, errors.New("where are the heads? say -c CONFIG, or --reports with the reports folder")
 	}
@@ -67,7 +68,7 @@ func (f auditFiles) verify(cmd *cobra.Command) (*finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	report, err := store.VerifyAudit(cmd.Context(), filepath.Join(f.data, folders.Database), heads.Noted)
+	report, err := store.VerifyAudit(ctx, filepath.Join(f.data, folders.Database), heads.Noted)
 	if err != nil {
 		return nil, err
 	}

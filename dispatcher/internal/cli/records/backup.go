@@ -38,7 +38,9 @@ func backupCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			made, err := store.MakeBackup(cmd.Context(), database, args[0])
+			ctx, wipe := screen.Watched(cmd, at.asJSON)
+			made, err := store.MakeBackup(ctx, database, args[0])
+			wipe()
 			if errors.Is(err, fs.ErrExist) {
 				return fmt.Errorf("%w; name a file that is not there", err)
 			}

@@ -1,6 +1,7 @@
 package records
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -30,7 +31,9 @@ func migrateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			done, err := migrate(cmd, database)
+			ctx, wipe := screen.Watched(cmd, p.asJSON)
+			done, err := migrate(ctx, database)
+			wipe()
 			if errors.Is(err, store.ErrLocked) {
 				return fmt.Errorf("%w; stop the dispatcher first", err)
 			}
@@ -54,18 +57,18 @@ func migrateCommand() *cobra.Command {
 
 // migrate opens the database as headquarters does, and closes it. One that is not
 // there is not made.
-func migrate(cmd *cobra.Command, database string) (migrated, error) {
-	before, err := store.SchemaVersion(cmd.Context(), database)
+func migrate(ctx context.Context, database string) (migrated, error) {
+	before, err := store.SchemaVersion(ctx, database)
 	if err != nil {
 		return migrated{}, err
 	}
-	st, err := store.Open(cmd.Context(), store.Options{Path: database})
+	st, err := store.Open(ctx, store.Options{Path: database})
 	if err != nil {
 		return migrated{}, err
 	}
 	if err := st.Close(); err != nil {
 		return migrated{}, err
 	}
-	after, err := store.SchemaVersion(cmd.Context(), database)
+	after, err := store.SchemaVersion(ctx, database)
 	return migrated{database, before, after}, err
 }

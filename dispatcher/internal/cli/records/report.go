@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/dispatcher/internal/cli/screen"
+	"muster/dispatcher/internal/progress"
 	"muster/dispatcher/internal/verify"
 	"muster/internal/task"
 )
@@ -50,7 +51,9 @@ database is not asked: whoever changes a file can change its manifest too.`,
 					return err
 				}
 			}
-			found, err := proveAll(cmd.Context(), database, args)
+			ctx, wipe := screen.Watched(cmd, p.asJSON)
+			found, err := proveAll(ctx, database, args)
+			wipe()
 			if err != nil {
 				return err
 			}
@@ -71,7 +74,8 @@ database is not asked: whoever changes a file can change its manifest too.`,
 // proveAll goes on after a fault; what cannot be looked at ends it.
 func proveAll(ctx context.Context, database string, files []string) (verdict, error) {
 	found := verdict{OK: true, Proofs: []verify.Proof{}, Faults: []string{}}
-	for _, file := range files {
+	for i, file := range files {
+		progress.Say(ctx, "proves report files", int64(i), int64(len(files)))
 		proofs, err := verify.File(ctx, database, file)
 		found.Proofs = append(found.Proofs, proofs...)
 		if err != nil && !errors.Is(err, verify.ErrUntrue) {

@@ -43,7 +43,7 @@ func restoreCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			done, err := restore(cmd, args[0], database)
+			done, err := restore(cmd, args[0], database, at.asJSON)
 			if err != nil {
 				return err
 			}
@@ -62,8 +62,10 @@ func restoreCommand() *cobra.Command {
 	return cmd
 }
 
-func restore(cmd *cobra.Command, file, database string) (restored, error) {
-	r, err := store.Restore(cmd.Context(), file, database, "host:"+admin.Actor(), time.Now())
+func restore(cmd *cobra.Command, file, database string, asJSON bool) (restored, error) {
+	ctx, wipe := screen.Watched(cmd, asJSON)
+	r, err := store.Restore(ctx, file, database, "host:"+admin.Actor(), time.Now())
+	wipe()
 	switch {
 	case errors.Is(err, store.ErrLocked):
 		return restored{}, fmt.Errorf("%w; stop the dispatcher first", err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"muster/dispatcher/internal/progress"
 	"muster/dispatcher/internal/store/internal/sqlite"
 )
 
@@ -62,20 +63,21 @@ func Verify(ctx context.Context, q sqlite.Querier, heads []Head) (Report, error)
 			v.report.Vouched = max(v.report.Vouched, h.ID)
 		}
 	}
-	for e, err := range sqlite.Stream(ctx, q, scanEntry, selectEntries) {
-		if err == nil {
-			err = v.take(e)
-		}
-		if err != nil {
-			return Report{}, fmt.Errorf("cannot read the audit: %w", err)
-		}
-	}
 	counted, err := sqlite.One(ctx, q, func(row sqlite.Row) (n int64, err error) {
 		err = row.Scan(&n)
 		return n, err
 	}, `SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'audit'), 0)`)
 	if err != nil {
 		return Report{}, fmt.Errorf("cannot read the audit: %w", err)
+	}
+	for e, err := range sqlite.Stream(ctx, q, scanEntry, selectEntries) {
+		progress.Say(ctx, "walks the audit", v.report.Entries, counted)
+		if err == nil {
+			err = v.take(e)
+		}
+		if err != nil {
+			return Report{}, fmt.Errorf("cannot read the audit: %w", err)
+		}
 	}
 	v.end(counted)
 	return v.report, nil

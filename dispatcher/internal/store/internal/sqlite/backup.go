@@ -2,13 +2,22 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
+	"time"
+
+	"muster/dispatcher/internal/progress"
 )
+
+// readingPages is what a check of a whole file is called; SQLite does not tell how far
+// it is.
+const readingPages = "reads every page"
 
 // Copy writes what is committed in the database at from, at one moment, to a new
 // file of mode 0600 at into, and syncs it. It reads beside whoever holds the
@@ -81,14 +90,50 @@ func vacuum(ctx context.Context, source, into string, applicationID int32) (err 
 		return fmt.Errorf("it is a database of another program (application id %d)", id)
 	}
 	uri, err := address(into, nil)
-	if err == nil {
-		_, err = db.ExecContext(ctx, "VACUUM INTO ?", uri)
+	if err != nil {
+		return err
 	}
+	defer followCopy(ctx, db, into)()
+	_, err = db.ExecContext(ctx, "VACUUM INTO ?", uri)
 	return err
+}
+
+// followCopy tells how much of the copy is written, for whoever listens, until what it
+// returns is called.
+func followCopy(ctx context.Context, db *sql.DB, into string) (stop func()) {
+	if progress.Of(ctx) == nil {
+		return func() {}
+	}
+	var bytes int64
+	for _, query := range []string{"PRAGMA page_count", "PRAGMA page_size"} {
+		n := int64(0)
+		if err := db.QueryRowContext(ctx, query).Scan(&n); err != nil {
+			return func() {} // the copy says why
+		}
+		bytes = max(bytes, 1) * n
+	}
+	done := make(chan struct{})
+	var following sync.WaitGroup
+	following.Go(func() {
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			if info, err := os.Stat(into); err == nil {
+				progress.Say(ctx, "copies the database", info.Size(), bytes)
+			}
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+		}
+	})
+	return func() { close(done); following.Wait() }
 }
 
 // Check reads every page of the file and compares every index with its table.
 func Check(ctx context.Context, q Querier) error {
+	progress.Say(ctx, readingPages, 0, 0)
 	found, err := List(ctx, q, func(row Row) (line string, err error) {
 		err = row.Scan(&line)
 		return line, err

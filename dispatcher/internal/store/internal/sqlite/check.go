@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"muster/dispatcher/internal/progress"
 )
 
 // usualCheck bounds the check at Open: headquarters must be back soon. Of 100,000
@@ -20,6 +22,7 @@ func checkPages(ctx context.Context, q Querier, sealed bool, limit time.Duration
 	if limit == 0 {
 		limit = usualCheck
 	}
+	progress.Say(ctx, readingPages, 0, 0)
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for _, check := range []string{"PRAGMA quick_check(5)", "PRAGMA integrity_check(5)"} {

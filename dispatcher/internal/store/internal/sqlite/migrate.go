@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"muster/dispatcher/internal/progress"
 )
 
 // prepareFile refuses a file that is not ours, is damaged or is newer, and
@@ -30,6 +32,7 @@ func prepareFile(ctx context.Context, conn *sql.Conn, path string, sealed bool, 
 		}
 	}
 	for i := version; i < int64(len(steps)); i++ {
+		progress.Say(ctx, fmt.Sprintf("brings the schema to version %d", i+1), i-version, int64(len(steps))-version)
 		if err := migrate(ctx, conn, path, steps[i], i+1, o.ApplicationID); err != nil {
 			return false, fmt.Errorf("cannot migrate to schema version %d: %w", i+1, err)
 		}
