@@ -106,7 +106,7 @@ func Run(ctx context.Context, cfg *Config, opts Options) (err error) {
 		StoreID: cfg.Store, TerminalID: cfg.Terminal, Version: opts.Version, Topics: topics, Jobs: jobs,
 		Labels: cfg.Labels, MaxParallel: cfg.MaxParallel, Refuse: agent.Refuse(cfg.Refuse),
 		Measure: func() protocol.Condition { return condition.Measure(cfg.WorkFolder) },
-		Journal: book, Outbox: box, Stamp: numbers, Now: now, Logger: log, Identity: id,
+		Journal: book, Outbox: box, Home: func() error { return lock.Here(now()) }, Stamp: numbers, Now: now, Logger: log, Identity: id,
 	})
 	connection, err := newLink(cfg, topics, id, worker, opts, log)
 	if err != nil {

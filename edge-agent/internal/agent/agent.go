@@ -190,6 +190,7 @@ func (a *Agent) work(now time.Time) time.Time {
 		return a.due
 	}
 	a.watchWall(now)
+	a.look(now)
 	a.tryDisk(now)
 	a.tryKeys(now)
 	if a.up && !a.helloAt.IsZero() && !a.later(a.helloAt, now) {

@@ -100,7 +100,19 @@ func (a *Agent) read(w *work) (outbox.Answer, error) {
 	if w.volatile != nil {
 		return *w.volatile, nil
 	}
+	if err := a.home(); err != nil { // or it looks as if the answer were lost
+		a.refuses(err, time.Now())
+		return outbox.Answer{}, err
+	}
 	return a.outbox.Read(w.id)
+}
+
+// discard deletes an answer from the outbox, not from another one in its place.
+func (a *Agent) discard(kept outbox.Kept) error {
+	if err := a.home(); err != nil {
+		return err
+	}
+	return a.outbox.Delete(kept.TaskID, kept.Attempt, kept.SHA256)
 }
 
 // succeeded reports whether a success waits, which answers any grant.
@@ -154,7 +166,7 @@ func (a *Agent) receipted(o protocol.Order) {
 		kept, ok = a.outbox.Get(w.id) // of an earlier attempt: nobody asks for it any more
 	}
 	if ok {
-		if err := a.outbox.Delete(w.id, kept.Attempt, kept.SHA256); err != nil {
+		if err := a.discard(kept); err != nil {
 			a.log.Error("receipted answer cannot be deleted", "task_id", w.id, "error", err)
 			a.refuses(err, time.Now())
 			return
@@ -188,7 +200,7 @@ func (a *Agent) dropStale(w *work) {
 	if !ok || !w.stale {
 		return
 	}
-	if err := a.outbox.Delete(w.id, kept.Attempt, kept.SHA256); err != nil {
+	if err := a.discard(kept); err != nil {
 		a.log.Error("stale answer cannot be deleted", "task_id", w.id, "error", err)
 		return
 	}

@@ -31,7 +31,10 @@ type Config struct {
 	Measure     func() protocol.Condition
 	Journal     *journal.Journal
 	Outbox      *outbox.Box
-	Stamp       *stamp.Maker
+	// Home says why what is written would not be found again, because the work folder
+	// is not at its place; nil: it always is.
+	Home  func() error
+	Stamp *stamp.Maker
 	// Now is the clock on the wall, which people set: it is told and shown, and
 	// nothing is counted by it. nil: this machine's.
 	Now    func() time.Time

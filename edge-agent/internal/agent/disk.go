@@ -12,6 +12,9 @@ const (
 	// diskPatience bounds how long a granted attempt waits for a disk that takes
 	// no writes, half of its lease at most; then it is refused aloud.
 	diskPatience = 30 * time.Second
+	// lookHome is how often it is looked after the work folder while nothing is written:
+	// who moved it away is to read so in the log while they are at it.
+	lookHome = 15 * time.Second
 )
 
 // medium is what the work folder's disk refuses. While it does, no work is
@@ -19,6 +22,7 @@ const (
 type medium struct {
 	err    error     // the first refusal; nil: it takes writes
 	lookAt time.Time // when it is tried again
+	homeAt time.Time // when it is looked whether the folder is there
 	// owed are entries of attempts that ended meanwhile. They count as if they
 	// were in the journal.
 	owed map[string]journal.Entry
@@ -32,6 +36,26 @@ func (a *Agent) refuses(err error, now time.Time) {
 	}
 }
 
+// home fails while the work folder is not at its place.
+func (a *Agent) home() error {
+	if a.cfg.Home == nil {
+		return nil
+	}
+	return a.cfg.Home()
+}
+
+// look notes when the work folder is taken away.
+func (a *Agent) look(now time.Time) {
+	if a.cfg.Home == nil || a.disk.err != nil || a.later(a.disk.homeAt, now) {
+		return
+	}
+	a.disk.homeAt = now.Add(lookHome)
+	a.later(a.disk.homeAt, now)
+	if err := a.home(); err != nil {
+		a.refuses(err, now)
+	}
+}
+
 // tryDisk asks a disk that took no writes whether it takes them again, and then
 // writes down what it is owed.
 func (a *Agent) tryDisk(now time.Time) {
@@ -40,7 +64,14 @@ func (a *Agent) tryDisk(now time.Time) {
 	}
 	a.disk.lookAt = now.Add(lookAgain)
 	a.later(a.disk.lookAt, now)
-	if err := a.outbox.Check(); err != nil {
+	if err := a.home(); err != nil {
+		if err.Error() != a.disk.err.Error() { // such as another folder in its place
+			a.log.Error("the work folder takes no writes yet", "error", err)
+			a.disk.err = err
+		}
+		return
+	}
+	if a.outbox.Check() != nil {
 		return
 	}
 	for id, e := range a.disk.owed {
@@ -76,7 +107,10 @@ func (a *Agent) volatile() int {
 // write hands an entry to the journal by its Put or Note. What it does not take
 // of an attempt that is over is owed.
 func (a *Agent) write(e journal.Entry, put func(journal.Entry) error) error {
-	err := put(e)
+	err := a.home()
+	if err == nil {
+		err = put(e)
+	}
 	if err == nil {
 		delete(a.disk.owed, e.TaskID)
 		return nil
@@ -92,7 +126,11 @@ func (a *Agent) write(e journal.Entry, put func(journal.Entry) error) error {
 // store puts an answer that is in memory into the outbox, then into the journal.
 func (a *Agent) store(w *work) error {
 	answer := w.volatile
-	if err := a.outbox.Put(*answer); err != nil {
+	err := a.home()
+	if err == nil {
+		err = a.outbox.Put(*answer)
+	}
+	if err != nil {
 		a.refuses(err, time.Now())
 		return err
 	}

@@ -181,6 +181,10 @@ func (b *bench) start() {
 	if b.log != nil {
 		log = b.log
 	}
+	lock, err := journal.Acquire(b.folder, time.Now())
+	if err != nil {
+		b.t.Fatal(err)
+	}
 	book, err := journal.Open(b.folder, time.Now, log)
 	if err != nil {
 		b.t.Fatal(err)
@@ -191,7 +195,7 @@ func (b *bench) start() {
 	}
 	cfg := b.cfg
 	cfg.Topics, cfg.Jobs, cfg.Journal, cfg.Outbox, cfg.Logger = topics(b.t), b.jobs, book, box, log
-	cfg.Stamp = stamp.New(time.Now, book.LastWrite())
+	cfg.Stamp, cfg.Home = stamp.New(time.Now, book.LastWrite()), func() error { return lock.Here(time.Now()) }
 	if b.identity != "" {
 		if cfg.Identity, err = identity.Open(b.identity, storeID, terminalID, time.Now()); err != nil {
 			b.t.Fatal(err)
@@ -208,7 +212,7 @@ func (b *bench) start() {
 	b.kill = func() {
 		cancel()
 		<-done
-		if err := book.Close(); err != nil {
+		if err := errors.Join(book.Close(), lock.Release()); err != nil {
 			b.t.Error(err)
 		}
 	}

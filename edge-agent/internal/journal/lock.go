@@ -17,8 +17,15 @@ import (
 // ErrLocked says that another agent works in the folder.
 var ErrLocked = errors.New("another agent holds the work folder")
 
-// Lock keeps a work folder for one process.
-type Lock struct{ lock *flock.Flock }
+// ErrAway says that the work folder is not at its place.
+var ErrAway = errors.New("the work folder is not at its place")
+
+// Lock keeps a work folder for one process. One goroutine uses it.
+type Lock struct {
+	folder string
+	lock   *flock.Flock
+	dir    *os.File // the folder itself, wherever it is moved
+}
 
 // Acquire makes folder when absent and locks it. It fails with ErrLocked, and
 // says who holds it, when another process has it. The lock ends with the
@@ -50,11 +57,51 @@ func Acquire(folder string, now time.Time) (*Lock, error) {
 		// A disk that takes no writes lets the agent work on: only the name is missing.
 		return nil, errors.Join(err, lock.Close())
 	}
-	return &Lock{lock: lock}, nil
+	dir, err := os.Open(folder)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot hold work folder: %w", err), lock.Close())
+	}
+	return &Lock{folder: folder, lock: lock, dir: dir}, nil
 }
 
 // Release gives the folder back. It may be called twice.
-func (l *Lock) Release() error { return l.lock.Close() }
+func (l *Lock) Release() error {
+	_ = l.dir.Close() // it was only looked at
+	return l.lock.Close()
+}
+
+// Here returns nil while the folder that is locked is at its place. What is written
+// elsewhere is not what the next start reads, so it fails with ErrAway, and says what to
+// do, while the folder is moved away, its disk is not mounted, or another one is in its
+// place; until it is back. One that was removed will not come back: it is made again,
+// empty, and locked, unless somebody put another one there.
+func (l *Lock) Here(now time.Time) error {
+	found, err := os.Stat(l.folder)
+	own, ownErr := l.dir.Stat()
+	switch {
+	case err == nil && ownErr == nil && os.SameFile(found, own):
+		return nil
+	case ownErr == nil && !removed(own):
+		if err != nil {
+			return fmt.Errorf("%w: %s was moved away: put it back; what it holds may not have reached headquarters yet", ErrAway, l.folder)
+		}
+		return fmt.Errorf("%w: another one is in the place of %s: put back the one that was there, or start the agent again to work with this one", ErrAway, l.folder)
+	case err == nil && holdsFiles(l.folder):
+		return fmt.Errorf("%w: %s was removed, and another one put there: start the agent again to work with it", ErrAway, l.folder)
+	}
+	fresh, err := Acquire(l.folder, now)
+	if err != nil {
+		return err
+	}
+	_ = l.Release() // of what is gone
+	*l = *fresh
+	return nil
+}
+
+func holdsFiles(folder string) bool {
+	entries, err := os.ReadDir(folder)
+	return err != nil || len(entries) > 0
+}
 
 // Held says which process has the work folder, "" when none has. It changes
 // nothing; a folder that is not there is nobody's.
