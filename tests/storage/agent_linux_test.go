@@ -113,6 +113,44 @@ func TestAgentWithALimitOfTheFileSizeAnswersFromMemory(t *testing.T) {
 	s.Judge(eye)
 }
 
+// TestAgentWhoseWorkFolderIsMovedAwayWaitsForIt: what was executed meanwhile is answered
+// once, what is asked for is refused with what to do, and it goes on by itself when the
+// folder is back.
+func TestAgentWhoseWorkFolderIsMovedAwayWaitsForIt(t *testing.T) {
+	t.Parallel()
+	s := &stand{Site: site.New(t, bin, site.Config{Work: site.AwaitGate, Claims: site.Executed()}, "A"), t: t}
+	person, eye := s.Writer(site.Wang), s.Writer(site.Watch)
+	ask := func(payload string) protocol.Reply { return s.Ask(person, protocol.VerbRun, payload) }
+	s.Serve()
+	agent := s.Agent("A")
+	run := s.ask(ask, 60)
+	s.Executed("A", 1)
+	away := s.Kept("A") + ".away"
+	if err := os.Rename(s.Kept("A"), away); err != nil {
+		t.Fatal(err)
+	}
+	s.Open("A")
+	s.wantSuccess("executed while the folder was away", run)
+	agent.AwaitOutput("the work folder takes no writes")
+	agent.AwaitOutput("was moved away: put it back")
+	s.wantRefusal("asked for while it was away", s.ask(ask, 12), "was moved away: put it back")
+	if _, err := os.Stat(s.Kept("A")); err == nil {
+		t.Error("another folder was made in its place")
+	}
+	if err := os.Rename(away, s.Kept("A")); err != nil {
+		t.Fatal(err)
+	}
+	agent.AwaitOutput("the work folder takes writes again")
+	s.wantSuccess("asked for when it was back", s.ask(ask, 60))
+	agent.Kill()
+	s.Agent("A")
+	s.wantSuccess("asked for after a restart", s.ask(ask, 60))
+	if n := s.Executions("A"); n != 3 {
+		t.Errorf("%d executions, want 3", n)
+	}
+	s.Judge(eye)
+}
+
 // TestDamagedOutboxAndJournalAreSetAsideAndTheRestIsSent: an empty and a
 // half-written answer, garbage in the middle of the journal and a torn end.
 func TestDamagedOutboxAndJournalAreSetAsideAndTheRestIsSent(t *testing.T) {
