@@ -45,15 +45,15 @@ func (hq *headquarters) clockSaid() func(step *clock.Step) {
 	return func(step *clock.Step) {
 		switch {
 		case step == nil:
-			hq.raise(protocol.SeverityWarning, alarmClock, "headquarters' time", nil)
+			hq.alerts.Raise(protocol.SeverityWarning, alarmClock, "headquarters' time", nil)
 			if critical.Swap(false) {
-				hq.raise(protocol.SeverityCritical, alarmClock, "headquarters' time", nil)
+				hq.alerts.Raise(protocol.SeverityCritical, alarmClock, "headquarters' time", nil)
 			}
 		case step.Long:
 			critical.Store(true)
-			hq.raise(protocol.SeverityCritical, alarmClock, "headquarters' time", step)
+			hq.alerts.Raise(protocol.SeverityCritical, alarmClock, "headquarters' time", step)
 		default:
-			hq.raise(protocol.SeverityWarning, alarmClock, "headquarters' time", step)
+			hq.alerts.Raise(protocol.SeverityWarning, alarmClock, "headquarters' time", step)
 		}
 	}
 }

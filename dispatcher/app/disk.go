@@ -55,7 +55,7 @@ func (hq *headquarters) watchDisk(ctx context.Context) func() error {
 				}
 			}
 			hq.ward.Turn("the alarm of a full disk", diskToldEvery, func() time.Duration {
-				hq.raise(protocol.SeverityCritical, kind, hq.cfg.DataFolder, trouble)
+				hq.alerts.Raise(protocol.SeverityCritical, kind, hq.cfg.DataFolder, trouble)
 				return diskToldEvery
 			})
 			if errors.Is(trouble, store.ErrGone) {

@@ -11,11 +11,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"muster/dispatcher/app/internal/alert"
 	"muster/dispatcher/app/internal/measure"
 	"muster/dispatcher/app/internal/reload"
 	"muster/dispatcher/config"
 	"muster/dispatcher/internal/admin"
-	alarms "muster/dispatcher/internal/alarm"
 	"muster/dispatcher/internal/auditor"
 	"muster/dispatcher/internal/backlog"
 	"muster/dispatcher/internal/barrier"
@@ -77,10 +77,7 @@ type headquarters struct {
 
 	aside    *quarantine.Quarantine // nil: it cannot be had
 	ward     *quarantine.Ward
-	troubles alarms.Troubles
-	bans     bans
-	raised   *alarms.Book // of alarms that are not over
-	belied   logs.Sparing // alarms of an offer that another one replaced
+	alerts   *alert.Alerts
 	reload   *reload.Reload
 	meter    *measure.Meter
 	disk     chan error   // what the database says of its disk; nil: well again
@@ -115,7 +112,7 @@ func (hq *headquarters) open(ctx context.Context, stores register.File, cleanup 
 // waits for it.
 func (hq *headquarters) start(ctx context.Context, cleanup *stack) error {
 	cleanup.push(hq.aside.Close)
-	cleanup.push(stopped(hq.bans.stop))
+	cleanup.push(stopped(hq.alerts.Stop))
 	if err := hq.startNumbers(store.Owed(ctx, "number"), cleanup); err != nil {
 		return err
 	}
@@ -123,7 +120,7 @@ func (hq *headquarters) start(ctx context.Context, cleanup *stack) error {
 	hq.watchClock(ctx)
 	cleanup.push(stopped(hq.clock.Stop))
 	hq.dropNotice()
-	cleanup.push(hq.endOld(ctx))
+	cleanup.push(hq.alerts.EndOld(ctx, hq.awaitWelcome))
 	if err := hq.startTrust(ctx, cleanup); err != nil {
 		return err
 	}
@@ -210,7 +207,7 @@ func (hq *headquarters) handle(ctx context.Context, in transport.Inbound) (err e
 		err = nil
 		if left, due := hq.panicked.Due("", hq.now()); due { // stacks are large, and the message may come again and again
 			hq.log.Error("a message made a step panic; it is not taken in", "topic", in.Topic, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()), "left_out", left)
-			hq.raise(protocol.SeverityCritical, quarantine.AlarmPanicked, in.Topic, fmt.Errorf("%v", cause))
+			hq.alerts.Raise(protocol.SeverityCritical, quarantine.AlarmPanicked, in.Topic, fmt.Errorf("%v", cause))
 		}
 	}()
 	addr, ok := hq.topics.Parse(in.Topic)
@@ -306,43 +303,6 @@ func (hq *headquarters) publishInfo(ctx context.Context) error {
 		info.Schemas = append(info.Schemas, file.Name())
 	}
 	return hq.sender.JSON(ctx, hq.topics.Info(), info, transport.Options{Retain: true})
-}
-
-// alarm tells operators of a trouble with a run that needs a person, and with a
-// nil error that it is over.
-func (hq *headquarters) alarm(kind, runID string, trouble error) {
-	hq.troubles.Note(kind, "run "+runID, trouble)
-	hq.raise(protocol.SeverityCritical, kind, "run "+runID, trouble)
-}
-
-// alarmAboutAnswer tells operators of an answer that is not as it should be:
-// critical where headquarters, not its sender, is at fault.
-func (hq *headquarters) alarmAboutAnswer(kind, subject string, trouble error) {
-	severity := protocol.SeverityWarning
-	if kind == quarantine.AlarmPanicked || kind == intake.AlarmQuarantined {
-		severity = protocol.SeverityCritical
-	}
-	hq.raise(severity, kind, subject, trouble)
-}
-
-func (hq *headquarters) raise(severity protocol.Severity, kind, subject string, trouble error) {
-	alarm := protocol.Alarm{Meta: hq.orders.Meta(), Kind: kind, Recovered: trouble == nil, Hint: alarms.Hint(kind)}
-	if err := hq.raised.Note(alarms.Alarm{Severity: severity, Kind: kind, Subject: subject}, trouble == nil); err != nil {
-		hq.log.Warn("a restart will not know of an alarm", "kind", kind, "subject", subject, "error", err)
-	}
-	if trouble == nil {
-		alarm.Hint = ""
-		hq.log.Info("the trouble is over", "kind", kind, "subject", subject)
-		alarm.Message = subject + ": it is over"
-	} else {
-		hq.log.Error("trouble needs a person", "kind", kind, "subject", subject, "error", trouble)
-		alarm.Message = fmt.Sprintf("%s: %v", subject, trouble)
-		hq.meter.Alarm(severity, kind)
-	}
-	topic := hq.topics.Alarm(severity, kind)
-	if err := hq.orders.JSON(context.Background(), topic, alarm, transport.Options{}); err != nil {
-		hq.log.Error("cannot publish an alarm", "kind", kind, "error", err)
-	}
 }
 
 // address is where terminals and technicians connect.

@@ -30,7 +30,7 @@ func (hq *headquarters) wireIdentity() error {
 	}
 	id.KeepTime(hq.now)
 	hq.identity = id
-	hq.gate = gate.New(gate.Config{Keys: hq.store, Numbers: hq.store, Now: hq.now, Logger: hq.log, Alarm: hq.alarmAbout})
+	hq.gate = gate.New(gate.Config{Keys: hq.store, Numbers: hq.store, Now: hq.now, Logger: hq.log, Alarm: hq.alerts.About})
 	if hq.cfg.Enrolment.Address != "" {
 		hq.enrol = enrol.New(enrol.Config{Address: hq.cfg.Enrolment.Address, Keys: hq.store, Identity: id, Listen: hq.hold, Now: hq.now, Logger: hq.log, Ward: hq.ward})
 	}
@@ -177,7 +177,7 @@ const alarmEarlyKey = "signing_key_early"
 func (hq *headquarters) listAnew(now time.Time) {
 	changed, err := hq.identity.Relist(now)
 	if err != nil {
-		hq.raise(protocol.SeverityCritical, alarmEarlyKey, "headquarters' time", err)
+		hq.alerts.Raise(protocol.SeverityCritical, alarmEarlyKey, "headquarters' time", err)
 	}
 	if !changed {
 		return
@@ -242,7 +242,7 @@ func (hq *headquarters) revoked(keys []store.TerminalKey) {
 func (hq *headquarters) wireAdmin() error {
 	cfg := admin.Config{
 		Address: hq.cfg.Admin.Address, DataFolder: hq.cfg.DataFolder, Register: hq.store, Places: hq.store,
-		EnrolmentURL: hq.cfg.Enrolment.URL, RequestRotation: hq.trigger.AskKeys, Revoked: hq.revoked, Healthy: hq.store.Health, Clock: hq.clockStands, Troubles: hq.troubles.List, Reload: hq.reload.Again, Ready: hq.isReady, Metrics: hq.sources().Page, Version: hq.version, Listen: hq.hold, Now: hq.now, Logger: hq.log, Ward: hq.ward,
+		EnrolmentURL: hq.cfg.Enrolment.URL, RequestRotation: hq.trigger.AskKeys, Revoked: hq.revoked, Healthy: hq.store.Health, Clock: hq.clockStands, Troubles: hq.alerts.Troubles.List, Reload: hq.reload.Again, Ready: hq.isReady, Metrics: hq.sources().Page, Version: hq.version, Listen: hq.hold, Now: hq.now, Logger: hq.log, Ward: hq.ward,
 	}
 	if hq.identity != nil {
 		cfg.Authority = hq.identity
@@ -276,9 +276,4 @@ func (hq *headquarters) care(ctx context.Context) {
 			hq.log.Error("cannot publish the list of keys", "error", err)
 		}
 	}
-}
-
-// alarmAbout tells operators of a trouble with something that is no run.
-func (hq *headquarters) alarmAbout(kind, subject string, trouble error) {
-	hq.raise(protocol.SeverityWarning, kind, subject, trouble)
 }

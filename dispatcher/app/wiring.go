@@ -6,10 +6,11 @@ import (
 	"path/filepath"
 	"time"
 
+	"muster/dispatcher/app/internal/alert"
 	"muster/dispatcher/app/internal/measure"
 	"muster/dispatcher/app/internal/reload"
 	"muster/dispatcher/config"
-	alarms "muster/dispatcher/internal/alarm"
+	"muster/dispatcher/internal/alarm"
 	"muster/dispatcher/internal/auditor"
 	"muster/dispatcher/internal/backlog"
 	"muster/dispatcher/internal/barrier"
@@ -34,7 +35,8 @@ import (
 func (hq *headquarters) wire() error {
 	hq.ward = hq.newWard()
 	var err error
-	if hq.raised, err = alarms.Open(filepath.Join(hq.cfg.DataFolder, "alarms.json")); err != nil {
+	hq.alerts = &alert.Alerts{Meter: hq.meter, Now: hq.now, Logger: hq.log}
+	if hq.alerts.Book, err = alarm.Open(filepath.Join(hq.cfg.DataFolder, "alarms.json")); err != nil {
 		hq.log.Error("alarms of the life before are not ended", "error", err)
 	}
 	if err := hq.wireIdentity(); err != nil {
@@ -50,6 +52,7 @@ func (hq *headquarters) wire() error {
 		hq.sender = hq.sender.Signing(hq.signer)
 	}
 	hq.orders = hq.sender.Through(hq.queue)
+	hq.alerts.Sender = hq.orders
 	hq.wireAdmission()
 	if err := hq.wireReports(); err != nil {
 		return err
@@ -74,7 +77,7 @@ func (hq *headquarters) wire() error {
 		{"offer", hq.offer.Changed},
 		{"barrier", hq.barrier.Changed},
 		{"watch", hq.watch.Changed},
-		{"offers belied", hq.offersBelied},
+		{"offers belied", hq.alerts.OffersBelied},
 		{"metrics", hq.meter.Changed},
 	} {
 		hq.store.Observe(hq.ward.Observer(step.name, step.observer))
@@ -108,7 +111,7 @@ func (hq *headquarters) wireTrigger() error {
 }
 
 func (hq *headquarters) wireReload() {
-	hq.reload = &reload.Reload{Read: hq.again, Running: hq.cfg, Store: hq.store, Use: hq.use, Announce: hq.publishInfo, Refused: hq.reloadRefused,
+	hq.reload = &reload.Reload{Read: hq.again, Running: hq.cfg, Store: hq.store, Use: hq.use, Announce: hq.publishInfo, Refused: hq.alerts.ReloadRefused,
 		Now: hq.now, Logger: hq.log}
 	if embedded, ok := hq.link.(*transport.Embedded); ok {
 		hq.reload.Users = embedded.LoadUsers
@@ -128,7 +131,7 @@ func (hq *headquarters) use(cfg config.Config, jobs *job.Registry, known *people
 // sources are what /metrics shows.
 func (hq *headquarters) sources() measure.Sources {
 	return measure.Sources{Meter: hq.meter, Tasks: hq.store, Grant: hq.grant, Intake: hq.intake, Presence: hq.presence, Queue: hq.queue,
-		Troubles: hq.troubles.Count, Folders: map[string]string{"data": hq.cfg.DataFolder, "reports": hq.cfg.ReportsFolder}, Version: hq.version, Now: hq.now}
+		Troubles: hq.alerts.Troubles.Count, Folders: map[string]string{"data": hq.cfg.DataFolder, "reports": hq.cfg.ReportsFolder}, Version: hq.version, Now: hq.now}
 }
 
 func (hq *headquarters) wireLink() error {
@@ -136,7 +139,7 @@ func (hq *headquarters) wireLink() error {
 		embedded, err := transport.NewEmbedded(hq.cfg.Broker, transport.EmbeddedOptions{
 			Handle:  hq.handleByHand,
 			Session: func(s transport.Session) { s.At = hq.now(); hq.presence.Session(s) },
-			Banned:  hq.banned,
+			Banned:  hq.alerts.Banned,
 			Served:  served{hq},
 			Now:     hq.now,
 			Listen:  hq.listen,
@@ -172,7 +175,7 @@ func (hq *headquarters) wireAdmission() {
 	hq.intake = intake.New(intake.Config{
 		Tasks: hq.store, Attempts: hq.store, Jobs: hq.jobs, Leases: hq.grant, Orders: hq.orders, Now: hq.now, Logger: hq.log,
 		InFlight: hq.cfg.Collection.InFlight, BytesPerSecond: float64(hq.cfg.Collection.BytesPerSecond), BurstBytes: hq.cfg.Collection.BurstBytes,
-		DemandOffer: hq.identity != nil, Alarm: hq.alarmAboutAnswer, Quarantine: hq.aside, Ward: hq.ward,
+		DemandOffer: hq.identity != nil, Alarm: hq.alerts.OfAnswer, Quarantine: hq.aside, Ward: hq.ward,
 		Awake: hq.clock.Awake,
 	})
 	hq.offer = offer.New(offer.Config{
@@ -182,7 +185,7 @@ func (hq *headquarters) wireAdmission() {
 	hq.presence = presence.New(presence.Config{
 		Terminals: starting{hq.store}, Tasks: hq.store, Sender: hq.sender, Orders: hq.orders, Now: hq.now, Logger: hq.log,
 		Listeners: []presence.Listener{hq.grant, hq.intake}, Republish: hq.offer.Republish, Numbered: hq.numbered,
-		Announce: hq.cfg.Transport == config.TransportEmbedded, Alarm: hq.alarmAbout, Ward: hq.ward,
+		Announce: hq.cfg.Transport == config.TransportEmbedded, Alarm: hq.alerts.About, Ward: hq.ward,
 		Awake: hq.clock.Awake,
 	})
 }
@@ -204,7 +207,7 @@ func (hq *headquarters) wireReports() error {
 		KeepDays: hq.cfg.Reports.KeepDays, KeepRuns: hq.cfg.Reports.KeepRuns, Unfinished: hq.store.ListUnfinished, Index: reporter.WriteIndex})
 	hq.barrier = barrier.New(barrier.Deps{
 		Runs: hq.store, Snapshots: barrier.Pinned(hq.store), Revisions: hq.store, Publications: hq.store, Retries: hq.store,
-		Reporter: reporter, Sender: hq.sender, Now: hq.now, Log: hq.log, Alarm: hq.alarm, Ward: hq.ward,
+		Reporter: reporter, Sender: hq.sender, Now: hq.now, Log: hq.log, Alarm: hq.alerts.OfRun, Ward: hq.ward,
 		Published: hq.catalogue.Published, Lost: hq.clock.Lost,
 	}, barrier.Config{Folder: hq.cfg.ReportsFolder, Location: hq.zone})
 	return nil

@@ -1,0 +1,73 @@
+package alert
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"muster/broker/server"
+	"muster/internal/protocol"
+)
+
+// alarmBanned is the kind of the alarm that the broker keeps somebody out.
+const alarmBanned = "client_banned"
+
+// Banned tells operators whom the broker keeps out, and when that is over.
+func (a *Alerts) Banned(b server.Ban) {
+	subject := b.User
+	if b.ClientID != b.User {
+		subject += " as client " + b.ClientID
+	}
+	until := a.Now().Add(b.For).UTC().Format(time.RFC3339)
+	tell := func(trouble error) {
+		a.Troubles.Note(alarmBanned, subject, trouble)
+		a.Raise(protocol.SeverityWarning, alarmBanned, subject, trouble)
+	}
+	tell(fmt.Errorf("it connected again and again, so the broker keeps it out until %s: two machines have its identity, or its "+
+		"program starts over and over; stop the one that does not belong there", until))
+	a.bans.end(b.For, func() { tell(nil) })
+}
+
+// Stop ends the wait for the ends of bans.
+func (a *Alerts) Stop() { a.bans.stop() }
+
+// bans calls the ends of bans until it is stopped. The zero value is ready; safe
+// for concurrent use.
+type bans struct {
+	mu      sync.Mutex
+	pending map[*time.Timer]struct{}
+	stopped bool
+}
+
+// end calls tell after a time.
+func (b *bans) end(after time.Duration, tell func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stopped {
+		return
+	}
+	if b.pending == nil {
+		b.pending = map[*time.Timer]struct{}{}
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(after, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if _, waits := b.pending[timer]; waits {
+			delete(b.pending, timer)
+			tell()
+		}
+	})
+	b.pending[timer] = struct{}{}
+}
+
+// stop returns when nothing more is called.
+func (b *bans) stop() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stopped = true
+	for timer := range b.pending {
+		timer.Stop()
+	}
+	clear(b.pending)
+}
