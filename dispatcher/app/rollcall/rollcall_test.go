@@ -210,7 +210,7 @@ func says(t testing.TB, files map[string]string, revision string, want protocol.
 	}
 	var inHTML []string
 	_, table, _ := strings.Cut(files[revision+".html"], `<table id="counts">`)
-	for _, cell := range regexp.MustCompile(`</th><td class="n">(\d+)</td>`).FindAllStringSubmatch(table, -1) {
+	for _, cell := range regexp.MustCompile(`</th><td class="n"><data value="(\d+)">[^<]*</data></td>`).FindAllStringSubmatch(table, -1) {
 		inHTML = append(inHTML, cell[1])
 	}
 	wantHTML := fmt.Sprintf("[%d %d %d %d %d %d]", want.Succeeded, want.Failed, want.TimedOut, want.Offline, want.Cancelled, targets)
