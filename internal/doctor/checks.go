@@ -142,7 +142,7 @@ func Port(name, address string, runs bool) Check {
 		if !runs {
 			l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 			if err != nil {
-				return Bad("end what listens there, or choose another address", "%s cannot be taken: %v", address, err)
+				return Bad("end what listens there, or choose another address", "%v", machine.Unlistenable(address, err))
 			}
 			_ = l.Close()
 			return Good("%s is free", address)

@@ -1,5 +1,5 @@
 // Package machine asks the operating system for its limits: room on a disk, open
-// files, and whether its clock is kept.
+// files, whether its clock is kept, and who listens on a port.
 //
 // It changes nothing, and says so where it cannot know.
 package machine

@@ -3,6 +3,7 @@
 package machine
 
 import (
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -26,3 +27,7 @@ func OpenFiles() (uint64, error) {
 	}
 	return uint64(r.Cur), nil //nolint:unconvert // signed on FreeBSD
 }
+
+func inUse(err error) bool { return errors.Is(err, unix.EADDRINUSE) }
+
+func notHere(err error) bool { return errors.Is(err, unix.EADDRNOTAVAIL) }

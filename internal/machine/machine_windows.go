@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/windows"
@@ -21,3 +22,7 @@ func Disk(folder string) (Room, error) {
 
 // OpenFiles is ErrUnknown: Windows sets no limit.
 func OpenFiles() (uint64, error) { return 0, ErrUnknown }
+
+func inUse(err error) bool { return errors.Is(err, windows.WSAEADDRINUSE) }
+
+func notHere(err error) bool { return errors.Is(err, windows.WSAEADDRNOTAVAIL) }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,6 +44,19 @@ func (f *File) Effective(config any) ([]Effective, error) {
 		all = append(all, Effective{key.Name, value, from})
 	}
 	return all, nil
+}
+
+// Changed names the keys of two lists of one program whose values differ, without
+// those that are, or begin with, one of free.
+func Changed(before, after []Effective, free ...string) []string {
+	names := []string{}
+	for i, key := range before {
+		isFree := slices.ContainsFunc(free, func(name string) bool { return strings.HasPrefix(key.Key, name) })
+		if !isFree && string(key.Value) != string(after[i].Value) {
+			names = append(names, key.Key)
+		}
+	}
+	return names
 }
 
 // shown is the value without what must stay secret, as JSON, which YAML reads too.

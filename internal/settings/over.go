@@ -2,6 +2,7 @@ package settings
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"muster/internal/redact/words"
+	"muster/internal/usage"
 )
 
 // EnvPrefix opens the name of every environment variable that is a key.
@@ -84,6 +86,17 @@ func UnknownEnv(environ []string, config any, known ...string) []string {
 	return unknown
 }
 
+// fromFlag is what Value.From says of a command line.
+const fromFlag = "--set"
+
+func unknownKey(v Value, known []string) error {
+	const lists = "check-config --print-effective lists them"
+	if nearest := usage.Nearest(v.Key, known); nearest != "" {
+		return fmt.Errorf("%s: %s is no key of this program; did you mean %s? %s", v.From, v.Key, nearest, lists)
+	}
+	return fmt.Errorf("%s: %s is no key of this program; %s", v.From, v.Key, lists)
+}
+
 // FromFlags reads KEY=VALUE as --set of a command line gives it.
 func FromFlags(sets []string) ([]Value, error) {
 	var values []Value
@@ -92,7 +105,7 @@ func FromFlags(sets []string) ([]Value, error) {
 		if !found || key == "" {
 			return nil, fmt.Errorf("--set %q must be KEY=VALUE, such as log.level=debug", set)
 		}
-		values = append(values, Value{key, text, "--set"})
+		values = append(values, Value{key, text, fromFlag})
 	}
 	return values, nil
 }
@@ -116,7 +129,10 @@ func (f *File) Put(config any, values []Value) error {
 	for _, v := range values {
 		key, known := byName[v.Key]
 		if !known {
-			return fmt.Errorf("%s: %s is no key of this program; check-config --print-effective lists them", v.From, v.Key)
+			return unknownKey(v, slices.Collect(maps.Keys(byName)))
+		}
+		if key.Secret && v.From == fromFlag {
+			return fmt.Errorf("%s: %s: every process can read a command line: give it by %s_file, or by the environment as %s", v.From, v.Key, v.Key, key.Env)
 		}
 		if err := key.put(v); err != nil {
 			return err

@@ -140,3 +140,35 @@ func TestUnknownVariablesAreNamed(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 }
+
+func TestACommandLineHoldsNoSecretAndNoUnknownKey(t *testing.T) {
+	t.Parallel()
+	for set, want := range map[string]string{
+		"inner.password=hunter2pass": "--set: inner.password: every process can read a command line: give it by inner.password_file, or by the environment as MUSTER_INNER_PASSWORD",
+		"inner.cuont=3":              "--set: inner.cuont is no key of this program; did you mean inner.count? check-config --print-effective lists them",
+		"colour=red":                 "--set: colour is no key of this program; check-config --print-effective lists them",
+	} {
+		if _, _, err := load(t, nil, []string{set}); err == nil || err.Error() != want {
+			t.Errorf("%s: %v", set, err)
+		}
+	}
+	if c, _, err := load(t, []string{"MUSTER_INNER_PASSWORD=hunter2pass"}, nil); err != nil || c.Inner.Password != "hunter2pass" {
+		t.Errorf("by the environment: %v", err)
+	}
+}
+
+func TestChangedNamesWhatDiffers(t *testing.T) {
+	t.Parallel()
+	list := func(values ...string) (all []settings.Effective) {
+		for i, key := range []string{"a", "b.c", "b.d"} {
+			all = append(all, settings.Effective{Key: key, Value: []byte(values[i])})
+		}
+		return all
+	}
+	if got := settings.Changed(list("1", "2", "3"), list("1", "4", "5"), "b.c"); strings.Join(got, " ") != "b.d" {
+		t.Errorf("got %v", got)
+	}
+	if got := settings.Changed(list("1", "2", "3"), list("0", "2", "3")); strings.Join(got, " ") != "a" {
+		t.Errorf("got %v", got)
+	}
+}

@@ -19,6 +19,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"muster/internal/files"
 )
 
 // maxFileBytes bounds a configuration file: real ones are a few KiB.
@@ -39,12 +41,12 @@ type File struct {
 func Load(path string, dst any) (*File, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read configuration: %w", err)
+		return nil, fmt.Errorf("cannot read configuration: %w", files.Mended(err))
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
 	if err != nil {
-		return nil, fmt.Errorf("cannot read configuration %s: %w", path, err)
+		return nil, fmt.Errorf("cannot read configuration: %w", files.Mended(err))
 	}
 	if len(data) > maxFileBytes {
 		return nil, fmt.Errorf("cannot read configuration %s: larger than %d bytes", path, maxFileBytes)
@@ -124,18 +126,23 @@ func saysNothing(tree *ast.File) bool {
 // Errorf returns an error about the key at a YAML path such as
 // "$.admission.max_running", naming file, line and key, with a caret under the
 // value. A key that is absent (its default is at fault, or it is required) is
-// named without a line, one that environment or command line gave by these.
+// named without a line, one that environment or command line gave by these. The
+// format may wrap an error (%w).
 func (f *File) Errorf(path, format string, args ...any) error {
 	key := strings.TrimPrefix(path, "$.")
-	message := fmt.Sprintf(format, args...)
+	fault := fmt.Errorf(format, args...)
 	if from := f.overlaid(key); from != "" {
-		return fmt.Errorf("%s: %s: %s", from, key, message)
+		return fmt.Errorf("%s: %s: %w", from, key, fault)
 	}
 	if at := f.position(path); at != nil {
-		return fmt.Errorf("%s:%d: %s: %s%s", f.name, at.Line, key, message, quoted(f.source, at.Line, at.Column))
+		return fmt.Errorf("%s:%d: %s: %w%s", f.name, at.Line, key, fault, quoted(f.source, at.Line, at.Column))
 	}
-	return fmt.Errorf("%s: %s: %s", f.name, key, message)
+	return fmt.Errorf("%s: %s: %w", f.name, key, fault)
 }
+
+// Given says whether a key, such as admission.max_running, stands in the file or
+// was put over it.
+func (f *File) Given(key string) bool { return f.overlaid(key) != "" || f.position("$."+key) != nil }
 
 // position is where the value at a path stands, nil when it is absent.
 func (f *File) position(path string) *token.Position {

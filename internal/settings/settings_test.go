@@ -22,7 +22,7 @@ type sample struct {
 func TestDecodeRefusesWithFileLineAndKey(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct{ text, want string }{
-		"unknown key":  {"name: a\ninner:\n  cuont: 3\n", `x.yaml:3: unknown field "cuont"`},
+		"unknown key":  {"name: a\ninner:\n  cuont: 3\n", `x.yaml:3: unknown field "cuont"; did you mean "count"?`},
 		"missing unit": {"name: a\nwait: 30\n", "x.yaml:2: wait: must be a duration with its unit, such as 45s"},
 		"quoted":       {"name: a\nwait: \"30\"\n", "x.yaml:2: wait: must be a duration with its unit, such as 45s"},
 		"bare zero":    {"name: a\nwait: \"0\"\n", "x.yaml:2: wait: must be a duration with its unit, such as 45s"},

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"muster/internal/usage"
 )
 
 // checkTypes is stricter than the library, which takes 1.5 for a whole number
@@ -63,14 +65,24 @@ func (f *File) checkNode(node ast.Node, t reflect.Type, path string) error {
 
 func (f *File) checkMember(member *ast.MappingValueNode, t reflect.Type, path string) error {
 	name := member.Key.String()
+	text, isText := member.Key.(*ast.StringNode)
+	if isText {
+		name = text.Value
+	}
 	inner := path + "." + name
 	switch t.Kind() {
 	case reflect.Struct:
+		var known []string
 		for i := range t.NumField() {
 			tag, _, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
 			if tag == name {
 				return f.checkNode(member.Value, t.Field(i).Type, inner)
 			}
+			known = append(known, tag)
+		}
+		if nearest := usage.Nearest(name, known); isText && nearest != "" { // else the library says it
+			at := text.GetToken().Position
+			return fmt.Errorf("%s:%d: unknown field %q; did you mean %q?%s", f.name, at.Line, name, nearest, quoted(f.source, at.Line, at.Column))
 		}
 	case reflect.Map:
 		return f.checkNode(member.Value, t.Elem(), inner)

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"runtime"
 	"time"
+
+	"muster/internal/files"
 )
 
 // ErrOpenToOthers says that a file or folder of secrets is not its owner's
@@ -27,7 +29,7 @@ const (
 func CheckPrivate(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
-		return fmt.Errorf("cannot look at %s: %w", path, err)
+		return fmt.Errorf("cannot look at %s: %w", path, files.Mended(err))
 	}
 	if runtime.GOOS == "windows" || info.Mode().Perm()&0o077 == 0 {
 		return nil
@@ -44,7 +46,7 @@ func ReadPrivate(path string) ([]byte, error) {
 	if err := CheckPrivate(path); err != nil {
 		return nil, err
 	}
-	data, err := os.ReadFile(filepath.Clean(path))
+	data, err := files.Read(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read a secret: %w", err)
 	}
