@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -92,7 +94,7 @@ which goes over both. An empty variable counts as none. Lists and maps are YAML:
 			if found.Jobs, found.Stores, err = cfg.CheckLists(); err != nil {
 				return err
 			}
-			if err := cfg.CheckFiles(); err != nil {
+			if err := errors.Join(cfg.CheckFiles(), cfg.CheckFolders()); err != nil {
 				return err
 			}
 			if found.Effective, err = cfg.Effective(); err != nil {
@@ -105,6 +107,9 @@ which goes over both. An empty variable counts as none. Lists and maps are YAML:
 				err = settings.WriteEffective(cmd.OutOrStdout(), found.Effective)
 			default:
 				screen.Say(cmd.OutOrStdout(), "configuration is valid: jobs %d, stores %d\n", found.Jobs, found.Stores)
+			}
+			for _, old := range cfg.Ended(time.Now()) {
+				screen.Say(cmd.ErrOrStderr(), "warning: %v; clients will refuse it: give the listener a new one, or set this machine's clock right\n", old)
 			}
 			for _, name := range found.Unknown {
 				screen.Say(cmd.ErrOrStderr(), "warning: the environment has %s, which is no key\n", name)

@@ -210,16 +210,16 @@ func TestFilesThatDoNotFitStopTheStart(t *testing.T) {
 				cfg.Listeners.TLS.ClientCAFile, cfg.Listeners.TLS.CRLFile = "", ""
 			},
 			"users.yaml:4: users[0].certificate: no listener checks certificates: set client_ca_file"},
-		"no authority file": {"users: []\n", func(a *authority, _ *server.Config) { _ = os.Remove(a.path("ca.crt")) }, "listeners.tls: client_ca_file: open"},
+		"no authority file": {"users: []\n", func(a *authority, _ *server.Config) { _ = os.Remove(a.path("ca.crt")) }, "listeners.tls.client_ca_file: open"},
 		"authority is none": {"users: []\n", func(a *authority, cfg *server.Config) { cfg.Listeners.TLS.ClientCAFile = a.path("broker.crt") }, "is not an authority's"},
 		"authority is text": {"users: []\n", func(a *authority, _ *server.Config) { a.put("ca.crt", []byte("hello")) }, "ca.crt: is not a file of PEM certificates"},
-		"no list":           {"users: []\n", func(a *authority, _ *server.Config) { _ = os.Remove(a.path("crl.pem")) }, "listeners.tls: crl_file: cannot use"},
+		"no list":           {"users: []\n", func(a *authority, _ *server.Config) { _ = os.Remove(a.path("crl.pem")) }, "listeners.tls.crl_file: cannot use"},
 		"list is text":      {"users: []\n", func(a *authority, _ *server.Config) { a.put("crl.pem", []byte("hello")) }, "it is not a list of revoked certificates"},
 		"list cut short":    {"users: []\n", func(a *authority, _ *server.Config) { a.cut("crl.pem") }, "it is not a list of revoked certificates"},
 		"list of a stranger": {"users: []\n", func(a *authority, cfg *server.Config) { cfg.Listeners.TLS.CRLFile = stranger.path("crl.pem") },
 			"is not signed by an authority of client_ca_file"},
 		"list is a certificate": {"users: []\n", func(a *authority, cfg *server.Config) { cfg.Listeners.TLS.CRLFile = a.path("ca.crt") }, "it is not a list of revoked certificates"},
-		"key of another":        {"users: []\n", func(a *authority, cfg *server.Config) { cfg.Listeners.TLS.KeyFile = stranger.path("broker.key") }, "listeners.tls: cannot load the certificate"},
+		"key of another":        {"users: []\n", func(a *authority, cfg *server.Config) { cfg.Listeners.TLS.KeyFile = stranger.path("broker.key") }, "listeners.tls.cert_file: cannot use "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newAuthority(t)

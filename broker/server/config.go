@@ -1,12 +1,14 @@
 package server
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"muster/broker/server/credential"
 	"muster/internal/protocol"
+	"muster/internal/settings"
 )
 
 // Config is the broker's part of a configuration file. Zero values of Limits
@@ -98,6 +100,10 @@ func (c Config) withDefaults() Config {
 	if c.TopicRoot == "" {
 		c.TopicRoot = protocol.DefaultRoot
 	}
+	return c.withDefaultLimits()
+}
+
+func (c Config) withDefaultLimits() Config {
 	l := &c.Limits
 	fill(&l.MaxPayloadBytes, 1<<20)
 	fill(&l.ConnectDeadline, 10*time.Second)
@@ -136,140 +142,169 @@ func fill[T comparable](field *T, value T) {
 // FieldError says which key of a configuration is wrong and why. Key is its
 // path, such as "limits.max_keepalive".
 type FieldError struct {
-	Key     string
-	Problem string
+	Key   string
+	Fault error
 }
 
-func (e *FieldError) Error() string { return e.Key + ": " + e.Problem }
+func (e *FieldError) Error() string { return e.Key + ": " + e.Fault.Error() }
+
+func (e *FieldError) Unwrap() error { return e.Fault }
+
+func fault(key, format string, args ...any) error {
+	return &FieldError{key, fmt.Errorf(format, args...)}
+}
 
 // Validate returns the first *FieldError of the configuration, or nil. It reads
-// no file.
-func (c Config) Validate() error {
-	c = c.withDefaults()
+// no file. given says which keys somebody has written: their zero is a value, and
+// no word for the default. nil: none.
+func (c Config) Validate(given func(key string) bool) error {
+	if given == nil {
+		given = func(string) bool { return false }
+	}
+	written := c.Limits
+	if c.TopicRoot == "" && !given("topic_root") {
+		c.TopicRoot = protocol.DefaultRoot
+	}
+	c = c.withDefaultLimits()
 	if !protocol.ValidRoot(c.TopicRoot) {
-		return &FieldError{"topic_root", fmt.Sprintf("%q is not a topic root such as %q", c.TopicRoot, protocol.DefaultRoot)}
+		return fault("topic_root", "%q is not a topic root such as %q", c.TopicRoot, protocol.DefaultRoot)
 	}
 	if err := c.Listeners.validate(c.Anonymous, c.AllowPlaintext); err != nil {
 		return err
 	}
 	switch {
 	case c.Anonymous && c.UsersFile != "":
-		return &FieldError{"users_file", "cannot be combined with anonymous: true"}
+		return fault("users_file", "cannot be combined with anonymous: true")
 	case !c.Anonymous && c.UsersFile == "":
-		return &FieldError{"users_file", "is missing: nobody could log in"}
+		return fault("users_file", "is missing, and so nobody could log in: name one, such as users.yaml of configs")
 	}
-	return c.Limits.validate()
+	return c.Limits.validate(written, given)
 }
 
 func (l Listeners) validate(anonymous, plaintext bool) error {
-	on := 0
-	for _, name := range names() {
-		one := l.all()[name]
+	on := []string{}
+	for _, name := range ListenerNames() {
+		one := l.Named(name)
+		key := "listeners." + name
+		if _, err := credential.TLSVersion(one.MinTLS); err != nil {
+			return &FieldError{key + ".min_tls", err}
+		}
 		if one.Address == "" {
 			continue
 		}
-		on++
-		key := "listeners." + name
-		host, _, err := net.SplitHostPort(one.Address)
+		host, _, err := settings.Address(one.Address)
 		if err != nil {
-			return &FieldError{key + ".address", fmt.Sprintf("%q is not host:port", one.Address)}
+			return &FieldError{key + ".address", err}
 		}
-		if anonymous && !loopback(host) {
-			return &FieldError{key + ".address", fmt.Sprintf("%q is not a loopback address, which anonymous: true requires", one.Address)}
+		for _, other := range on {
+			if settings.Collide(one.Address, l.Named(other).Address) {
+				return fault(key+".address", "%q is where listeners.%s listens: choose another port", one.Address, other)
+			}
+		}
+		on = append(on, name)
+		if anonymous && !settings.Loopback(host) {
+			return fault(key+".address", "%q is not a loopback address, which anonymous: true requires", one.Address)
 		}
 		if err := one.validateTLS(name, key); err != nil {
 			return err
 		}
 		if one.open() && !plaintext {
-			return &FieldError{key + ".address", fmt.Sprintf("%q is not a loopback address, and without TLS passwords and messages "+
-				"can be read on the way: use listeners.tls, bind it to 127.0.0.1, or set allow_plaintext: true", one.Address)}
+			return fault(key+".address", "%q is not a loopback address, and without TLS passwords and messages "+
+				"can be read on the way: use listeners.tls, bind it to 127.0.0.1, or set allow_plaintext: true", one.Address)
 		}
 	}
-	if on == 0 {
-		return &FieldError{"listeners", "none has an address"}
+	if len(on) == 0 {
+		return fault("listeners", "none has an address, and so nobody could connect: write listeners.tls.address, or tcp or ws")
 	}
 	return nil
 }
 
 // open reports whether a listener serves other machines without TLS.
 func (c ListenerConfig) open() bool {
-	host, _, err := net.SplitHostPort(c.Address)
-	return err == nil && c.CertFile == "" && !loopback(host)
+	host, _, err := settings.Address(c.Address)
+	return err == nil && c.CertFile == "" && !settings.Loopback(host)
 }
 
 // checksCertificates reports whether any listener does.
 func (l Listeners) checksCertificates() bool {
-	for _, one := range l.all() {
-		if one.Address != "" && one.ClientCAFile != "" {
+	for _, name := range ListenerNames() {
+		if one := l.Named(name); one.Address != "" && one.ClientCAFile != "" {
 			return true
 		}
 	}
 	return false
 }
 
-// names are those of the listeners, in the order of their start.
-func names() []string { return []string{"tcp", "tls", "ws"} }
+// ListenerNames are those of the listeners, in the order of their start.
+func ListenerNames() []string { return []string{"tcp", "tls", "ws"} }
 
-func (l Listeners) all() map[string]ListenerConfig {
-	return map[string]ListenerConfig{"tcp": l.TCP, "tls": l.TLS, "ws": l.WS}
+// Named is one of ListenerNames.
+func (l Listeners) Named(name string) ListenerConfig {
+	return map[string]ListenerConfig{"tcp": l.TCP, "tls": l.TLS, "ws": l.WS}[name]
 }
 
 func (c ListenerConfig) validateTLS(name, key string) error {
 	has := c.CertFile != "" || c.KeyFile != ""
 	switch {
 	case c.CertFile == "" && c.ClientCAFile != "":
-		return &FieldError{key + ".client_ca_file", "a listener without cert_file and key_file checks no certificates: use listeners.tls"}
+		return fault(key+".client_ca_file", "a listener without cert_file and key_file checks no certificates: use listeners.tls")
 	case c.CRLFile != "" && c.ClientCAFile == "":
-		return &FieldError{key + ".crl_file", "needs client_ca_file, whose authority signs the list"}
+		return fault(key+".crl_file", "needs client_ca_file, whose authority signs the list")
 	case name == "tcp" && has:
-		return &FieldError{key + ".cert_file", "a plain listener has no certificate: use listeners.tls"}
+		return fault(key+".cert_file", "a plain listener has no certificate: use listeners.tls")
 	case (name == "tls" || has) && c.CertFile == "":
-		return &FieldError{key + ".cert_file", "is missing"}
+		return fault(key+".cert_file", "is missing")
 	case (name == "tls" || has) && c.KeyFile == "":
-		return &FieldError{key + ".key_file", "is missing"}
-	}
-	if _, err := credential.TLSVersion(c.MinTLS); err != nil {
-		return &FieldError{key + ".min_tls", err.Error()}
+		return fault(key+".key_file", "is missing")
 	}
 	return nil
 }
 
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || (ip != nil && ip.IsLoopback())
+// bound is the range of a limit. written is 0 where nobody gave it, and its value is
+// then the default.
+type bound[T cmp.Ordered] struct {
+	key                       string
+	value, written, low, high T
 }
 
-func (l Limits) validate() error {
-	for _, f := range []struct {
-		key            string
-		value, low, hi int
-	}{
-		{"max_payload_bytes", l.MaxPayloadBytes, 1 << 10, 64 << 20},
-		{"write_buffer_bytes", l.WriteBufferBytes, 4 << 10, 64 << 20},
-		{"writes_pending", l.WritesPending, 16, 65_536},
-		{"max_connections", l.MaxConnections, 1, 1_000_000},
-		{"max_connections_per_address", l.MaxConnectionsPerAddress, 1, 1_000_000},
-		{"flapping_connects", l.FlappingConnects, 1, 100_000},
-	} {
-		if f.value < f.low || f.value > f.hi {
-			return &FieldError{"limits." + f.key, fmt.Sprintf("%d is not between %d and %d", f.value, f.low, f.hi)}
-		}
+func (b bound[T]) check(given func(key string) bool) error {
+	key, value := "limits."+b.key, b.value
+	var zero T
+	if b.written == zero && given(key) {
+		value = zero
 	}
-	for _, f := range []struct {
-		key            string
-		value, low, hi time.Duration
-	}{
-		{"connect_deadline", l.ConnectDeadline, 100 * time.Millisecond, time.Minute},
-		{"write_deadline", l.WriteDeadline, 100 * time.Millisecond, 5 * time.Minute},
-		{"max_keepalive", l.MaxKeepalive, 5 * time.Second, 12 * time.Hour},
-		{"min_keepalive", l.MinKeepalive, time.Second, l.MaxKeepalive},
-		{"session_expiry", l.SessionExpiry, time.Second, 7 * 24 * time.Hour},
-		{"flapping_window", l.FlappingWindow, time.Second, time.Hour},
-		{"flapping_ban", l.FlappingBan, time.Second, 24 * time.Hour},
+	if value < b.low || value > b.high {
+		return fault(key, "%v is not between %v and %v", value, b.low, b.high)
+	}
+	return nil
+}
+
+func (l Limits) validate(written Limits, given func(key string) bool) error {
+	var faults []error
+	for _, b := range []bound[int]{
+		{"max_payload_bytes", l.MaxPayloadBytes, written.MaxPayloadBytes, 1 << 10, 64 << 20},
+		{"write_buffer_bytes", l.WriteBufferBytes, written.WriteBufferBytes, 4 << 10, 64 << 20},
+		{"writes_pending", l.WritesPending, written.WritesPending, 16, 65_536},
+		{"max_connections", l.MaxConnections, written.MaxConnections, 1, 1_000_000},
+		{"max_connections_per_address", l.MaxConnectionsPerAddress, written.MaxConnectionsPerAddress, 1, 1_000_000},
+		{"flapping_connects", l.FlappingConnects, written.FlappingConnects, 1, 100_000},
 	} {
-		if f.value < f.low || f.value > f.hi {
-			return &FieldError{"limits." + f.key, fmt.Sprintf("%v is not between %v and %v", f.value, f.low, f.hi)}
-		}
+		faults = append(faults, b.check(given))
+	}
+	for _, b := range []bound[time.Duration]{
+		{"connect_deadline", l.ConnectDeadline, written.ConnectDeadline, 100 * time.Millisecond, time.Minute},
+		{"write_deadline", l.WriteDeadline, written.WriteDeadline, 100 * time.Millisecond, 5 * time.Minute},
+		{"max_keepalive", l.MaxKeepalive, written.MaxKeepalive, 5 * time.Second, 12 * time.Hour},
+		{"min_keepalive", l.MinKeepalive, written.MinKeepalive, time.Second, l.MaxKeepalive},
+		{"session_expiry", l.SessionExpiry, written.SessionExpiry, time.Second, 7 * 24 * time.Hour},
+		{"flapping_window", l.FlappingWindow, written.FlappingWindow, time.Second, time.Hour},
+		{"flapping_ban", l.FlappingBan, written.FlappingBan, time.Second, 24 * time.Hour},
+	} {
+		faults = append(faults, b.check(given))
+	}
+	var first *FieldError
+	if errors.As(errors.Join(faults...), &first) {
+		return first
 	}
 	return nil
 }

@@ -72,11 +72,11 @@ func TestSilentClientIsClosedByItsKeepalive(t *testing.T) {
 func TestShortLongestKeepaliveNeedsNoShortest(t *testing.T) {
 	cfg := server.DefaultConfig()
 	cfg.Anonymous, cfg.Limits.MaxKeepalive = true, 10*time.Second
-	if err := cfg.Validate(); err != nil {
+	if err := cfg.Validate(nil); err != nil {
 		t.Error(err)
 	}
 	cfg.Limits.MinKeepalive = 20 * time.Second
-	if err := cfg.Validate(); err == nil || err.Error() != "limits.min_keepalive: 20s is not between 1s and 10s" {
+	if err := cfg.Validate(nil); err == nil || err.Error() != "limits.min_keepalive: 20s is not between 1s and 10s" {
 		t.Errorf("got %v", err)
 	}
 }

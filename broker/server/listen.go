@@ -2,28 +2,31 @@ package server
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"log/slog"
+	"time"
 
 	"muster/broker/server/credential"
 	"muster/broker/server/door"
 	"muster/broker/server/guard"
+	"muster/internal/machine"
 )
 
 func (s *Server) listen(ctx context.Context, name string, lc ListenerConfig) error {
 	if lc.Address == "" {
 		return nil
 	}
-	secure, err := credential.Load(lc.credentials())
+	secure, err := lc.load(name)
 	if err != nil {
-		return fmt.Errorf("listeners.%s: %w", name, err)
+		return err
 	}
 	if secure != nil {
 		s.secure[name] = secure
+		s.tellEnds(name, secure)
 	}
 	base, err := s.opts.Listen(ctx, "tcp", lc.Address)
 	if err != nil {
-		return fmt.Errorf("listeners.%s.address: %w", name, err)
+		return &FieldError{"listeners." + name + ".address", machine.Unlistenable(lc.Address, err)}
 	}
 	config := secure.TLS()
 	if config != nil {
@@ -61,10 +64,34 @@ func (s *Server) maxPacketBytes() int { return s.cfg.Limits.MaxPayloadBytes + 16
 
 // door is who lets clients in: by name and password, by certificate, or anybody.
 func (c Config) door(opts Options) (door.Door, error) {
-	return door.New(door.Options{
+	d, err := door.New(door.Options{
 		UsersFile: c.UsersFile, Anonymous: c.Anonymous, Certificates: c.Listeners.checksCertificates(),
 		Alone: opts.Intake == nil, Logger: opts.Logger,
 	})
+	if err != nil {
+		return nil, &FieldError{"users_file", err}
+	}
+	return d, nil
+}
+
+// load reads the files of a listener; nil for one without TLS. The error is a
+// *FieldError.
+func (c ListenerConfig) load(name string) (*credential.Set, error) {
+	secure, err := credential.Load(c.credentials())
+	var bad *credential.FileError
+	if errors.As(err, &bad) {
+		return nil, &FieldError{"listeners." + name + "." + bad.Key, bad.Fault}
+	}
+	return secure, err
+}
+
+// tellEnds says in the log that a listener's certificate is not, or not long, good.
+// That ends nothing: it is read again when it is replaced, and the clock may be wrong.
+func (s *Server) tellEnds(name string, secure *credential.Set) {
+	if fault := secure.Ends(s.opts.Now()); fault != "" {
+		s.log.Error("clients will refuse this listener: give it a new certificate, or set this machine's clock right; a new one needs no restart",
+			"listener", name, "reason", fault)
+	}
 }
 
 func (c ListenerConfig) credentials() credential.Files {
@@ -74,20 +101,55 @@ func (c ListenerConfig) credentials() credential.Files {
 }
 
 // CheckFiles reads the files that the configuration names, users and
-// certificates, and returns what is wrong with the first bad one. It opens no
-// socket.
+// certificates, and returns a *FieldError about the first bad one. It opens no
+// socket. A certificate that has ended, or is not good yet, is not looked at: see Ended.
 func (c Config) CheckFiles() error {
-	if _, err := c.door(Options{Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	if _, _, err := c.CheckUsers(); err != nil {
 		return err
 	}
-	for _, name := range names() {
-		lc := c.Listeners.all()[name]
-		if lc.Address == "" {
-			continue
-		}
-		if _, err := credential.Load(lc.credentials()); err != nil {
-			return fmt.Errorf("listeners.%s: %w", name, err)
+	for _, name := range ListenerNames() {
+		if err := c.CheckListener(name); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// CheckUsers reads the users file and tells how many users and terminals may log in
+// by it; nobody and nil when anybody may. The error is a *FieldError.
+func (c Config) CheckUsers() (users, terminals int, err error) {
+	d, err := c.door(Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil || d.Book() == nil {
+		return 0, 0, err
+	}
+	users, terminals = d.Book().Count()
+	return users, terminals, nil
+}
+
+// CheckListener reads the certificates that a listener names, unless it is off. The
+// error is a *FieldError.
+func (c Config) CheckListener(name string) error {
+	lc := c.Listeners.Named(name)
+	if lc.Address == "" {
+		return nil
+	}
+	_, err := lc.load(name)
+	return err
+}
+
+// Ended says of each listener's certificate that is not good at now why, by the key
+// of its file. What cannot be read is left out.
+func (c Config) Ended(now time.Time) map[string]string {
+	ended := map[string]string{}
+	for _, name := range ListenerNames() {
+		lc := c.Listeners.Named(name)
+		secure, err := lc.load(name)
+		if err != nil || lc.Address == "" || secure == nil {
+			continue
+		}
+		if fault := secure.Ends(now); fault != "" {
+			ended["listeners."+name+".cert_file"] = fault
+		}
+	}
+	return ended
 }

@@ -138,11 +138,10 @@ type listener interface {
 }
 
 // New checks the configuration, loads the users file and prepares a broker. It
-// opens no socket. A wrong configuration is a *FieldError or an error that
-// names the users file's line.
+// opens no socket. A wrong configuration, or users file, is a *FieldError.
 func New(cfg Config, opts Options) (*Server, error) {
 	cfg = cfg.withDefaults()
-	if err := cfg.Validate(); err != nil {
+	if err := cfg.Validate(nil); err != nil {
 		return nil, fmt.Errorf("cannot configure the broker: %w", err)
 	}
 	if opts.Logger == nil {
@@ -202,16 +201,16 @@ func capabilities(l Limits) *mqtt.Capabilities {
 	return c
 }
 
-// Start opens the listeners and returns when they listen. On an error nothing
-// stays open and the server must be discarded.
+// Start opens the listeners and returns when they listen. On an error, a *FieldError
+// when it is a listener's, nothing stays open and the server must be discarded.
 func (s *Server) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.started || s.ctx.Err() != nil {
 		return fmt.Errorf("cannot start the broker: it was started or stopped before")
 	}
-	for _, name := range names() {
-		if err := s.listen(ctx, name, s.cfg.Listeners.all()[name]); err != nil {
+	for _, name := range ListenerNames() {
+		if err := s.listen(ctx, name, s.cfg.Listeners.Named(name)); err != nil {
 			s.closeSockets()
 			return fmt.Errorf("cannot start the broker: %w", err)
 		}
@@ -226,7 +225,7 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	for name, addr := range s.addrs {
 		s.log.Info("broker listens", "listener", name, "address", addr.String())
-		if s.cfg.Listeners.all()[name].open() {
+		if s.cfg.Listeners.Named(name).open() {
 			s.log.Warn("this listener serves other machines without TLS: passwords and messages can be read on the way",
 				"listener", name, "address", addr.String())
 		}

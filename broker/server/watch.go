@@ -44,7 +44,7 @@ func (s *Server) LoadUsers(path string) (use func(), err error) {
 // certificate is good no longer, or whose user the users file lets in no longer. All of them are looked at each time: one that
 // was let in while the list was being read is found by the next look.
 func (s *Server) lookAgain() {
-	for _, name := range names() {
+	for _, name := range ListenerNames() {
 		if c := s.secure[name]; c != nil {
 			c.Refresh(s.log.With("listener", name))
 		}

@@ -22,6 +22,7 @@ import (
 	"muster/dispatcher/internal/hands"
 	"muster/dispatcher/internal/register"
 	"muster/dispatcher/internal/store"
+	"muster/internal/files"
 	"muster/internal/protocol"
 )
 
@@ -78,7 +79,7 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 	}
 	hq.store = st
 	cleanup.push(st.Close)
-	if err := hq.open(ctx, stores, &cleanup); err != nil {
+	if err := cfg.Located(hq.open(ctx, stores, &cleanup)); err != nil {
 		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 			log.Info("headquarters stops before it is ready")
 			return endedOver(ctx)
@@ -130,8 +131,8 @@ func openStore(ctx context.Context, cfg config.Config, log *slog.Logger, trouble
 		folders = append(folders, cfg.ReportsFolder)
 	}
 	for _, folder := range folders {
-		if err := os.MkdirAll(folder, 0o750); err != nil {
-			return nil, fmt.Errorf("cannot make the folder: %w", err)
+		if err := files.MakeFolder(folder, 0o750); err != nil {
+			return nil, err
 		}
 	}
 	return store.Open(ctx, store.Options{Path: database, Logger: log, Trouble: trouble, Timed: timed,

@@ -12,6 +12,7 @@ import (
 
 	"muster/broker/server"
 	"muster/configs"
+	"muster/internal/files"
 	"muster/internal/protocol"
 	"muster/internal/settings"
 )
@@ -102,15 +103,15 @@ type Approval struct {
 // Admission bounds what runs in all stores together.
 type Admission struct {
 	MaxRunning      int     `yaml:"max_running"`       // 1 to 1,000,000
-	GrantsPerSecond float64 `yaml:"grants_per_second"` // above 0
-	GrantBurst      int     `yaml:"grant_burst"`       // at least 1
+	GrantsPerSecond float64 `yaml:"grants_per_second"` // 0.001 to 1,000,000
+	GrantBurst      int     `yaml:"grant_burst"`       // 1 to 1,000,000
 }
 
 // Collection bounds the large results on their way in.
 type Collection struct {
 	InFlight       int `yaml:"in_flight"`        // 1 to 10,000
-	BytesPerSecond int `yaml:"bytes_per_second"` // at least 1,024
-	BurstBytes     int `yaml:"burst_bytes"`      // at least one whole result
+	BytesPerSecond int `yaml:"bytes_per_second"` // 1,024 to 2,000,000,000
+	BurstBytes     int `yaml:"burst_bytes"`      // one whole result to 2,000,000,000
 }
 
 // Log says how the program logs.
@@ -169,14 +170,11 @@ func (c Config) check(file *settings.File) error {
 	if !protocol.ValidRoot(c.TopicRoot) {
 		return file.Errorf("$.topic_root", "%q is not a topic root; write levels of A-Z a-z 0-9 . _ - such as muster/v1", c.TopicRoot)
 	}
-	if _, err := time.LoadLocation(c.TimeZone); err != nil || c.TimeZone == "" {
+	if _, err := time.LoadLocation(c.TimeZone); err != nil || c.TimeZone == "" || c.TimeZone == "Local" {
 		return file.Errorf("$.time_zone", "%q is no IANA time zone; write one such as Asia/Shanghai", c.TimeZone)
 	}
-	if c.DataFolder == "" {
-		return file.Errorf("$.data_folder", "is required")
-	}
-	if c.ReportsFolder == "" {
-		return file.Errorf("$.reports_folder", "is required")
+	if err := c.checkFolders(file); err != nil {
+		return err
 	}
 	for key, n := range map[string]int{"keep_days": c.Reports.KeepDays, "keep_runs": c.Reports.KeepRuns} {
 		if n < 0 || n > 1_000_000 {
@@ -192,15 +190,57 @@ func (c Config) check(file *settings.File) error {
 	return c.checkLimits(file)
 }
 
+// checkFolders refuses folders where no files stay, and those that would give away
+// what stands in another: reports are for many to read.
+func (c Config) checkFolders(file *settings.File) error {
+	folders := []struct{ key, path string }{{"data_folder", c.DataFolder}, {"reports_folder", c.ReportsFolder},
+		{"identity.folder", c.Identity.Folder}, {"identity.broker_folder", c.Identity.BrokerFolder}}
+	for i, folder := range folders {
+		if i > 1 && folder.path == "" {
+			continue // both of an identity may be off
+		}
+		if err := files.CheckFolder(folder.path); err != nil {
+			return file.Errorf("$."+folder.key, "%w", err)
+		}
+	}
+	data, reports, identity, copies := folders[0], folders[1], folders[2], folders[3]
+	for _, pair := range []struct {
+		open, private struct{ key, path string }
+		why           string
+	}{
+		{reports, data, "people read the reports, and nobody may read the database"},
+		{reports, identity, "people read the reports, and nobody may read headquarters' keys"},
+		{copies, data, "a broker reads what is in it, and nobody may read the database"},
+		{copies, identity, "a broker reads what is in it, and must not see the authority's key"},
+	} {
+		if pair.open.path != "" && pair.private.path != "" && files.Inside(pair.open.path, pair.private.path) {
+			return file.Errorf("$."+pair.open.key, "must not be, or be around, %s: %s; name a folder of its own", pair.private.key, pair.why)
+		}
+	}
+	return nil
+}
+
+// Located says where the key was given that an error of the broker is about.
+func (c Config) Located(err error) error {
+	var field *server.FieldError
+	if errors.As(err, &field) {
+		return c.about("broker."+field.Key, field.Fault)
+	}
+	return err
+}
+
+// about is an error about a key.
+func (c Config) about(key string, err error) error {
+	if c.file == nil { // made by a program, not read
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	return c.file.Errorf("$."+key, "%w", err)
+}
+
 func (c Config) checkTransport(file *settings.File) error {
 	switch c.Transport {
 	case TransportEmbedded:
-		var field *server.FieldError
-		err := c.Broker.Validate()
-		if errors.As(err, &field) {
-			return file.Errorf("$.broker."+field.Key, "%s", field.Problem)
-		}
-		return err
+		return c.Located(c.Broker.Validate(func(key string) bool { return file.Given("broker." + key) }))
 	case TransportMQTT:
 	default:
 		return file.Errorf("$.transport", "%q is not known; write embedded or mqtt", c.Transport)
@@ -208,21 +248,25 @@ func (c Config) checkTransport(file *settings.File) error {
 	return c.checkMQTT(file)
 }
 
+// maxBytes bounds what is given in bytes: more than a line of 10 Gbit/s carries in a
+// second.
+const maxBytes = 2_000_000_000
+
 func (c Config) checkLimits(file *settings.File) error {
 	a, b := c.Admission, c.Collection
 	switch {
 	case a.MaxRunning < 1 || a.MaxRunning > 1_000_000:
 		return file.Errorf("$.admission.max_running", "%d is out of range; write 1 to 1000000", a.MaxRunning)
-	case !(a.GrantsPerSecond > 0 && a.GrantsPerSecond <= 1_000_000): // NaN is in no range
-		return file.Errorf("$.admission.grants_per_second", "%v is out of range; write a number above 0, at most 1000000", a.GrantsPerSecond)
-	case a.GrantBurst < 1:
-		return file.Errorf("$.admission.grant_burst", "%d is out of range; write 1 or more", a.GrantBurst)
+	case !(a.GrantsPerSecond >= 0.001 && a.GrantsPerSecond <= 1_000_000): // NaN is in no range
+		return file.Errorf("$.admission.grants_per_second", "%v is out of range; write a number from 0.001 to 1000000", a.GrantsPerSecond)
+	case a.GrantBurst < 1 || a.GrantBurst > 1_000_000:
+		return file.Errorf("$.admission.grant_burst", "%d is out of range; write 1 to 1000000", a.GrantBurst)
 	case b.InFlight < 1 || b.InFlight > 10_000:
 		return file.Errorf("$.collection.in_flight", "%d is out of range; write 1 to 10000", b.InFlight)
-	case b.BytesPerSecond < 1024:
-		return file.Errorf("$.collection.bytes_per_second", "%d is out of range; write 1024 or more", b.BytesPerSecond)
-	case b.BurstBytes < protocol.MaxResultBytes:
-		return file.Errorf("$.collection.burst_bytes", "%d is out of range; write %d (one whole result) or more", b.BurstBytes, protocol.MaxResultBytes)
+	case b.BytesPerSecond < 1024 || b.BytesPerSecond > maxBytes:
+		return file.Errorf("$.collection.bytes_per_second", "%d is out of range; write 1024 to %d", b.BytesPerSecond, maxBytes)
+	case b.BurstBytes < protocol.MaxResultBytes || b.BurstBytes > maxBytes:
+		return file.Errorf("$.collection.burst_bytes", "%d is out of range; write %d (one whole result) to %d", b.BurstBytes, protocol.MaxResultBytes, maxBytes)
 	case !strings.Contains(" debug info warn error ", " "+c.Log.Level+" "):
 		return file.Errorf("$.log.level", "%q is not known; write debug, info, warn or error", c.Log.Level)
 	case c.Log.Format != "text" && c.Log.Format != "json":

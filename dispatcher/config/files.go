@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/people"
 	"muster/dispatcher/internal/register"
+	"muster/internal/files"
 	"muster/schemas"
 )
 
@@ -37,10 +39,34 @@ func (c Config) CheckFiles() error {
 		return err
 	}
 	if c.Transport == TransportEmbedded {
-		return c.Broker.CheckFiles()
+		return c.Located(c.Broker.CheckFiles())
 	}
 	_, err := c.MQTT.Login()
 	return err
+}
+
+// CheckFolders says whether the folders of database and reports can be there, as far as
+// can be seen without writing.
+func (c Config) CheckFolders() error {
+	for _, folder := range []struct{ key, path string }{{"data_folder", c.DataFolder}, {"reports_folder", c.ReportsFolder}} {
+		if err := files.LookAtFolder(folder.path); err != nil {
+			return c.about(folder.key, err)
+		}
+	}
+	return nil
+}
+
+// Ended are errors about certificates of the broker's listeners that are not good at
+// now. They end no start: a certificate is read again when it is replaced.
+func (c Config) Ended(now time.Time) []error {
+	if c.Transport != TransportEmbedded {
+		return nil
+	}
+	var all []error
+	for key, why := range c.Broker.Ended(now) {
+		all = append(all, c.about("broker."+key, errors.New(why)))
+	}
+	return all
 }
 
 // ReadLists reads the jobs, and the register of stores, whose rows are not looked

@@ -4,13 +4,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"net"
 	"net/url"
-	"os"
-	"path/filepath"
-	"strings"
 
 	"muster/dispatcher/internal/transport"
+	"muster/internal/files"
 	"muster/internal/protocol"
 	"muster/internal/settings"
 	"muster/internal/trust"
@@ -18,11 +15,11 @@ import (
 
 func (c Config) checkMQTT(file *settings.File) error {
 	m := c.MQTT
-	u, err := url.Parse(m.URL)
-	if err != nil || u.Host == "" || !strings.Contains(" mqtt mqtts ws wss ", " "+u.Scheme+" ") {
-		return file.Errorf("$.mqtt.url", "%q is no broker address; write one such as mqtt://127.0.0.1:1883", m.URL)
+	u, err := settings.URL(m.URL, "mqtt", "ws", "wss", "mqtts")
+	if err != nil {
+		return file.Errorf("$.mqtt.url", "%w", err)
 	}
-	if (u.Scheme == "mqtt" || u.Scheme == "ws") && !m.AllowPlaintext && !onThisMachine(u.Hostname()) {
+	if (u.Scheme == "mqtt" || u.Scheme == "ws") && !m.AllowPlaintext && !settings.Loopback(u.Hostname()) {
 		return file.Errorf("$.mqtt.url", "%s carries password and payloads in clear; write mqtts:// or wss://, or say mqtt.allow_plaintext: true", u.Redacted())
 	}
 	if !protocol.ValidID(m.User) {
@@ -50,11 +47,6 @@ func (c Config) checkMQTT(file *settings.File) error {
 	return nil
 }
 
-func onThisMachine(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
 // Login reads how headquarters reaches and logs in at its broker.
 func (m MQTT) Login() (transport.MQTTConfig, error) {
 	address, err := url.Parse(m.URL)
@@ -80,17 +72,16 @@ func (m MQTT) Login() (transport.MQTTConfig, error) {
 	return transport.MQTTConfig{URL: address, User: m.User, Password: password, TLS: secure}, nil
 }
 
-// password reads the first line of the password file, or "" when none is named.
+// password reads the password file, or is "" when none is named.
 func (m MQTT) password() (string, error) {
 	if m.PasswordFile == "" {
 		return "", nil
 	}
-	data, err := os.ReadFile(filepath.Clean(m.PasswordFile))
+	password, err := files.ReadSecret(m.PasswordFile)
 	if err != nil {
 		return "", fmt.Errorf("cannot read the broker password: %w", err)
 	}
-	line, _, _ := strings.Cut(string(data), "\n")
-	return strings.TrimRight(line, "\r"), nil
+	return password, nil
 }
 
 // authorities returns the certificates to trust, or nil for the system's.
@@ -98,7 +89,7 @@ func (m MQTT) authorities() (*x509.CertPool, error) {
 	if m.CAFile == "" {
 		return nil, nil
 	}
-	pem, err := os.ReadFile(filepath.Clean(m.CAFile))
+	pem, err := files.Read(m.CAFile)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the broker's certificates: %w", err)
 	}
@@ -115,7 +106,7 @@ func (m MQTT) certificate() (*tls.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	cert, err := os.ReadFile(filepath.Clean(m.CertFile))
+	cert, err := files.Read(m.CertFile)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the certificate: %w", err)
 	}

@@ -2,7 +2,6 @@ package config
 
 import (
 	"net"
-	"net/url"
 	"path/filepath"
 
 	"muster/broker/server"
@@ -33,30 +32,52 @@ func (c *Config) useIdentity() {
 	}
 }
 
+// checkPorts refuses two listeners on one port; those of the broker among themselves
+// it looks at itself.
+func (c Config) checkPorts(file *settings.File) error {
+	taken := []struct{ key, address string }{{"enrolment.address", c.Enrolment.Address}}
+	if c.Transport == TransportEmbedded {
+		for _, name := range server.ListenerNames() {
+			taken = append(taken, struct{ key, address string }{"broker.listeners." + name + ".address", c.Broker.Listeners.Named(name).Address})
+		}
+	}
+	for i, one := range taken {
+		switch {
+		case settings.Collide(one.address, c.Admin.Address):
+			return file.Errorf("$.admin.address", "%q is where %s listens: choose another port", c.Admin.Address, one.key)
+		case i > 0 && settings.Collide(one.address, c.Enrolment.Address):
+			return file.Errorf("$.enrolment.address", "%q is where %s listens: choose another port", c.Enrolment.Address, one.key)
+		}
+	}
+	return nil
+}
+
 func (c Config) checkTrust(file *settings.File) error {
 	if c.Identity.BrokerFolder != "" && c.Identity.Folder == "" {
 		return file.Errorf("$.identity.broker_folder", "needs identity.folder: there is nothing to copy without it")
 	}
-	if c.Identity.BrokerFolder != "" && filepath.Clean(c.Identity.BrokerFolder) == filepath.Clean(c.Identity.Folder) {
-		return file.Errorf("$.identity.broker_folder", "must be another folder than identity.folder, which holds the authority's key")
-	}
 	if address := c.Enrolment.Address; address != "" {
-		if _, _, err := net.SplitHostPort(address); err != nil {
-			return file.Errorf("$.enrolment.address", "%q is not host:port", address)
+		if _, _, err := settings.Address(address); err != nil {
+			return file.Errorf("$.enrolment.address", "%w", err)
 		}
 		if c.Identity.Folder == "" {
 			return file.Errorf("$.enrolment.address", "needs identity.folder: without an identity headquarters has no certificates to give; dispatcher init makes one")
 		}
 	}
-	if u, err := url.Parse(c.Enrolment.URL); c.Enrolment.URL != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
-		return file.Errorf("$.enrolment.url", "%q is no address such as https://hq.example.com:8443", c.Enrolment.URL)
+	if c.Enrolment.URL != "" {
+		if _, err := settings.URL(c.Enrolment.URL, "https"); err != nil {
+			return file.Errorf("$.enrolment.url", "%w", err)
+		}
 	}
-	host, _, err := net.SplitHostPort(c.Admin.Address)
+	host, _, err := settings.Address(c.Admin.Address)
 	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
 		return file.Errorf("$.admin.address", "%q is not a loopback host:port such as 127.0.0.1:0", c.Admin.Address)
 	}
-	if c.Approval.OverStores < 0 {
-		return file.Errorf("$.approval.over_stores", "%d is out of range; write 0 (off) or more", c.Approval.OverStores)
+	if err := c.checkPorts(file); err != nil {
+		return err
+	}
+	if c.Approval.OverStores < 0 || c.Approval.OverStores > 1_000_000 {
+		return file.Errorf("$.approval.over_stores", "%d is out of range; write 0 (off) to 1000000", c.Approval.OverStores)
 	}
 	if c.Identity.Folder != "" && c.Transport == TransportEmbedded && c.Broker.Anonymous {
 		return file.Errorf("$.broker.anonymous", "true contradicts identity.folder: whoever connects must prove who they are")

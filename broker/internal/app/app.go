@@ -1,11 +1,10 @@
-// Package app is the program broker: its flags, its configuration file and its
-// start and stop.
+// Package app is the program broker: its flags, its configuration file, its start and
+// stop, and what doctor looks at.
 //
 // It knows nothing of MQTT; package server does.
 package app
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,42 +13,42 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
 	"muster/broker/server"
 	"muster/broker/server/users"
+	"muster/internal/doctor"
 	"muster/internal/logs"
 	"muster/internal/settings"
+	"muster/internal/usage"
 )
 
 // stopGrace bounds an orderly stop; supervisors kill after 10 s or more.
 const stopGrace = 8 * time.Second
 
-const usage = `usage: broker [serve] [flags]          serve until SIGTERM or Ctrl-C; SIGHUP reads the users file again
+// The exit codes.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+const help = `usage: broker [serve] [flags]          serve until SIGTERM or Ctrl-C; SIGHUP reads the users file again
        broker check-config [flags]     read the file and those it names only
+       broker doctor [flags]           check the broker one thing at a time, each with its mend
        broker hash-password < file     print the hash of a password, for the users file
        broker version [-json]
 
 Every key may also be given by the environment, as MUSTER_ and the key in capitals
 with _ for each dot (MUSTER_LOG_LEVEL), and by -set, which goes over both.
+Exit codes: 0 done, 1 failed, or doctor found something to mend, 2 wrong usage.
 
 flags:
 `
 
-// Config is the file configs/broker.yaml.
-type Config struct {
-	Broker server.Config `yaml:"broker"`
-	Log    Log           `yaml:"log"`
-
-	file *settings.File // where each key was given
-}
-
-// Log says what is logged and how.
-type Log struct {
-	Level  string `yaml:"level"`  // debug, info, warn or error
-	Format string `yaml:"format"` // json or text
+// commands are the words that a command line may begin with.
+func commands() []string {
+	return []string{"serve", "check-config", "doctor", "hash-password", "version", "help"}
 }
 
 // Run is the program. It serves until ctx ends and returns the exit code: 0
@@ -58,43 +57,40 @@ type Log struct {
 // Each word of hangup has it read the users file again; nil: none comes.
 func Run(ctx context.Context, version string, args []string, in io.Reader, out, errs io.Writer, hangup <-chan os.Signal) int {
 	flags := flag.NewFlagSet("broker", flag.ContinueOnError)
-	flags.SetOutput(errs)
 	var from given
 	flags.StringVar(&from.file, "config", "configs/broker.yaml", "configuration `file`")
 	flags.StringVar(&from.file, "c", "configs/broker.yaml", "configuration `file`")
 	flags.Var(&from.sets, "set", "`KEY=VALUE` over file and environment; may be repeated")
 	effective := flags.Bool("print-effective", false, "check-config: print every key, secrets masked, and where it was given")
-	asJSON := flags.Bool("json", false, "check-config, version: print JSON")
+	asJSON := flags.Bool("json", false, "check-config, doctor, version: print JSON")
 	showVersion := flags.Bool("version", false, "print the version and exit")
-	flags.Usage = func() {
-		fmt.Fprint(errs, usage)
-		flags.PrintDefaults()
+	command, rest, err := usage.Line(flags, args, commands(), "broker")
+	if err == nil && len(rest) > 0 {
+		err = usage.Unknown("argument", rest[0], nil, "broker help")
 	}
-	command := "serve"
-	if len(args) > 0 && slices.Contains([]string{"serve", "check-config", "version"}, args[0]) {
-		command, args = args[0], args[1:]
-	}
-	err := flags.Parse(args)
 	switch {
-	case errors.Is(err, flag.ErrHelp):
+	case errors.Is(err, flag.ErrHelp), err == nil && command == "help":
+		fmt.Fprint(out, help)
+		flags.SetOutput(out)
+		flags.PrintDefaults()
 		return 0
 	case err != nil:
-		return 2
+		fmt.Fprintln(errs, "broker:", err)
+		return exitUsage
 	case *showVersion, command == "version":
 		err = printVersion(out, version, *asJSON)
-	case command == "check-config" && flags.NArg() == 0:
+	case command == "check-config":
 		err = from.check(out, errs, *effective, *asJSON)
-	case command == "serve" && flags.NArg() == 1 && flags.Arg(0) == "hash-password":
+	case command == "doctor":
+		return from.doctor(ctx, out, *asJSON)
+	case command == "hash-password":
 		err = hashPassword(in, out)
-	case flags.NArg() > 0:
-		flags.Usage()
-		return 2
 	default:
 		err = from.serve(ctx, version, errs, hangup)
 	}
 	if err != nil {
 		fmt.Fprintln(errs, "broker:", err)
-		return 1
+		return exitFailed
 	}
 	return 0
 }
@@ -142,22 +138,22 @@ func (g given) serve(ctx context.Context, version string, errs io.Writer, hangup
 	}
 	s, err := server.New(cfg.Broker, server.Options{Logger: logger})
 	if err != nil {
-		return err
+		return cfg.located(err)
 	}
 	if err := s.Start(ctx); err != nil {
-		return err
+		return cfg.located(err)
 	}
 	logger.Info("broker started", "version", version, "config", g.file)
-	g.follow(ctx, s, logger, hangup)
+	g.follow(ctx, s, cfg, logger, hangup)
 	logger.Info("broker stops")
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
 	defer cancel()
 	return s.Stop(stopping)
 }
 
-// follow reads the users file again with each word, until ctx ends. What is wrong
-// changes nothing.
-func (g given) follow(ctx context.Context, s *server.Server, logger *slog.Logger, hangup <-chan os.Signal) {
+// follow reads the configuration and the users file again with each word, until ctx
+// ends. What is wrong changes nothing; keys that need a restart are named.
+func (g given) follow(ctx context.Context, s *server.Server, started Config, logger *slog.Logger, hangup <-chan os.Signal) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -175,7 +171,14 @@ func (g given) follow(ctx context.Context, s *server.Server, logger *slog.Logger
 			logger.Error("the users file was not taken in, the old one stays in force: mend it, and send SIGHUP once more", "error", err)
 			continue
 		}
-		logger.Info("the users file was read again", "file", cfg.Broker.UsersFile)
+		if started.Broker.Anonymous {
+			logger.Info("there is no users file to read again: the broker was started with anonymous: true")
+		} else {
+			logger.Info("the users file was read again", "file", cfg.Broker.UsersFile)
+		}
+		if keys := started.unlike(cfg); len(keys) > 0 {
+			logger.Warn("these keys have changed too, and count from the next start on", "needs_restart", strings.Join(keys, " "))
+		}
 	}
 }
 
@@ -186,7 +189,7 @@ func (g given) check(out, errs io.Writer, effective, asJSON bool) error {
 		return err
 	}
 	if err := cfg.Broker.CheckFiles(); err != nil {
-		return err
+		return cfg.located(err)
 	}
 	all, err := cfg.Effective()
 	if err != nil {
@@ -200,63 +203,40 @@ func (g given) check(out, errs io.Writer, effective, asJSON bool) error {
 	default:
 		_, err = fmt.Fprintln(out, "configuration is valid")
 	}
-	for _, name := range settings.UnknownEnv(os.Environ(), &Config{}) {
+	for key, why := range cfg.Broker.Ended(time.Now()) {
+		fmt.Fprintf(errs, "warning: %v; clients will refuse it: give the listener a new one, or set this machine's clock right\n", cfg.file.Errorf("$.broker."+key, "%s", why))
+	}
+	for _, name := range unknownVariables() {
 		fmt.Fprintf(errs, "warning: the environment has %s, which is no key\n", name)
 	}
 	return err
 }
 
-// Effective lists every key with what it means in the end, defaults filled in, and
-// where that was given.
-func (c Config) Effective() ([]settings.Effective, error) {
-	c.Broker = c.Broker.Filled()
-	return c.file.Effective(&c)
+// doctor returns the exit code.
+func (g given) doctor(ctx context.Context, out io.Writer, asJSON bool) int {
+	cfg, err := g.load()
+	found := doctor.Run(ctx, checks(cfg, g.file, err))
+	if asJSON {
+		err = json.NewEncoder(out).Encode(found)
+	} else {
+		err = found.Write(out)
+	}
+	if err != nil || !found.OK {
+		return exitFailed
+	}
+	return 0
 }
+
+// unknownVariables are those that mean nothing to this program.
+func unknownVariables() []string { return settings.UnknownEnv(os.Environ(), &Config{}) }
 
 // hashPassword reads one password, without its final line break, and writes the
 // text for a users file.
 func hashPassword(in io.Reader, out io.Writer) error {
-	line, err := bufio.NewReader(in).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("cannot read the password: %w", err)
-	}
-	hash, err := users.HashPassword([]byte(strings.TrimRight(line, "\r\n")))
+	hash, err := users.HashFrom(in)
 	if err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(out, hash)
 	return err
-}
-
-// LoadConfig reads a configuration file over the defaults. An unknown key, a
-// value of the wrong kind and one out of range are errors that name file, line
-// and key. Files that it names are resolved against its folder. Over it go the
-// values, whose paths are relative to the folder where the program runs.
-func LoadConfig(path string, over ...settings.Value) (Config, error) {
-	cfg := Config{Broker: server.DefaultConfig(), Log: Log{Level: "info", Format: "json"}}
-	file, err := settings.Load(path, &cfg)
-	if err != nil {
-		return Config{}, err
-	}
-	for _, name := range cfg.Broker.Files() {
-		*name = settings.Resolve(path, *name)
-	}
-	if err := file.Put(&cfg, over); err != nil {
-		return Config{}, err
-	}
-	cfg.file = file
-	if err := cfg.Broker.Validate(); err != nil {
-		var field *server.FieldError
-		if errors.As(err, &field) {
-			return Config{}, file.Errorf("$.broker."+field.Key, "%s", field.Problem)
-		}
-		return Config{}, err
-	}
-	if !slices.Contains([]string{"debug", "info", "warn", "error"}, cfg.Log.Level) {
-		return Config{}, file.Errorf("$.log.level", "%q is not debug, info, warn or error", cfg.Log.Level)
-	}
-	if cfg.Log.Format != "json" && cfg.Log.Format != "text" {
-		return Config{}, file.Errorf("$.log.format", "%q is neither json nor text", cfg.Log.Format)
-	}
-	return cfg, nil
 }

@@ -42,6 +42,16 @@ func TestWrongConfigurationNamesFileLineAndKey(t *testing.T) {
 		"every interface": {"broker:\n  anonymous: true\n  listeners:\n    tcp:\n      address: :1883\n", "broker.yaml:5: broker.listeners.tcp.address"},
 		"root":            {"broker:\n  anonymous: true\n  topic_root: a/+/b\n", "broker.yaml:3: broker.topic_root"},
 		"log":             {"broker:\n  anonymous: true\nlog:\n  format: xml\n", `broker.yaml:4: log.format: "xml" is neither json nor text`},
+		"port":            {"broker:\n  anonymous: true\n  listeners:\n    tcp:\n      address: 127.0.0.1:99999\n", "broker.yaml:5: broker.listeners.tcp.address: \"127.0.0.1:99999\" has no port from 0 (any) to 65535\n   5 |       address: 127.0.0.1:99999\n     |                ^"},
+		"one port twice":  {"broker:\n  anonymous: true\n  listeners:\n    tcp:\n      address: 127.0.0.1:1883\n    ws:\n      address: localhost:1883\n", "broker.yaml:7: broker.listeners.ws.address: \"localhost:1883\" is where listeners.tcp listens"},
+		"no deadline":     {"broker:\n  anonymous: true\n  limits:\n    connect_deadline: 0s\n", "broker.yaml:4: broker.limits.connect_deadline: 0s is not between 100ms and 1m0s"},
+		"below zero":      {"broker:\n  anonymous: true\n  limits:\n    write_deadline: -1s\n", "broker.yaml:4: broker.limits.write_deadline: -1s is not between"},
+		"no keepalive":    {"broker:\n  anonymous: true\n  limits:\n    min_keepalive: 0s\n", "broker.yaml:4: broker.limits.min_keepalive: 0s is not between 1s and 5m0s"},
+		"no connections":  {"broker:\n  anonymous: true\n  limits:\n    max_connections: 0\n", "broker.yaml:4: broker.limits.max_connections: 0 is not between 1 and 1000000"},
+		"no ban":          {"broker:\n  anonymous: true\n  limits:\n    flapping_ban: 0s\n", "broker.yaml:4: broker.limits.flapping_ban: 0s is not between"},
+		"no root":         {"broker:\n  anonymous: true\n  topic_root: \"\"\n", "broker.yaml:3: broker.topic_root: \"\" is not a topic root"},
+		"version of off":  {"broker:\n  anonymous: true\n  listeners:\n    tls:\n      min_tls: \"1.1\"\n", "broker.yaml:5: broker.listeners.tls.min_tls: \"1.1\" is neither 1.2 nor 1.3"},
+		"no listener":     {"broker:\n  anonymous: true\n  listeners:\n    tcp:\n      address: \"\"\n", "broker.yaml:4: broker.listeners: none has an address"},
 		"not yaml":        {"broker: [\n", "broker.yaml:"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,11 +115,24 @@ func (w *startedWriter) Write(p []byte) (int, error) {
 	return w.Buffer.Write(p)
 }
 
-func TestMisuse(t *testing.T) {
-	var out, errs bytes.Buffer
-	for want, args := range map[int][]string{2: {"frobnicate"}, 1: {"-config", filepath.Join(t.TempDir(), "none.yaml")}, 0: {"-version"}} {
-		if code := app.Run(t.Context(), "v1", args, nil, &out, &errs, nil); code != want {
-			t.Errorf("%q: exit %d, want %d", args, code, want)
+func TestMisuseSaysWhatIsUnknownAndWhereHelpIs(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"frobnicate"}, 2, "broker: unknown command \"frobnicate\"; broker help shows what there is\n"},
+		{[]string{"docter"}, 2, "broker: unknown command \"docter\"; did you mean \"doctor\"? broker help shows what there is\n"},
+		{[]string{"-confg", "x"}, 2, "broker: unknown flag \"-confg\"; did you mean \"-config\"? broker help shows what there is\n"},
+		{[]string{"serve", "more"}, 2, "broker: unknown argument \"more\"; broker help shows what there is\n"},
+		{[]string{"-config", filepath.Join(t.TempDir(), "none.yaml")}, 1, "none.yaml: no such file or directory: put it there, or name another\n"},
+		{[]string{"-version"}, 0, "broker v1"},
+		{[]string{"help"}, 0, "usage: broker [serve]"},
+		{[]string{"doctor", "-help"}, 0, "usage: broker [serve]"},
+	} {
+		var said bytes.Buffer
+		if code := app.Run(t.Context(), "v1", c.args, nil, &said, &said, nil); code != c.code || !strings.Contains(said.String(), c.want) {
+			t.Errorf("%q: exit %d: %s", c.args, code, said.String())
 		}
 	}
 }
@@ -123,7 +146,7 @@ func TestCheckConfigReadsTheFilesThatAreNamed(t *testing.T) {
 		"sound":          {"broker:\n  users_file: users.yaml\n", "users: []\n", 0, "configuration is valid\n"},
 		"no users file":  {"broker:\n  users_file: none.yaml\n", "", 1, "cannot load the users file"},
 		"empty password": {"broker:\n  users_file: users.yaml\n", "users:\n  - {name: a, role: technician, password: \"\"}\n", 1, "users.yaml:2: users[0]: password: is empty"},
-		"no certificate": {"broker:\n  users_file: users.yaml\n  listeners:\n    tls: {address: \"127.0.0.1:0\", cert_file: a, key_file: b}\n", "users: []\n", 1, "listeners.tls: cannot load the certificate"},
+		"no certificate": {"broker:\n  users_file: users.yaml\n  listeners:\n    tls: {address: \"127.0.0.1:0\", cert_file: a, key_file: b}\n", "users: []\n", 1, "broker.yaml:4: broker.listeners.tls.cert_file: cannot use"},
 		"no such file":   {"", "", 1, "cannot read configuration"},
 	} {
 		t.Run(name, func(t *testing.T) {

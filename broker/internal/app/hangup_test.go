@@ -94,6 +94,11 @@ func TestAHangupReadsTheUsersFileAndDropsOnlyWhoIsOut(t *testing.T) {
 	if err := conns[0].Subscribe(t.Context(), protocol.DefaultRoot+"/info"); err != nil {
 		t.Errorf("wang was dropped: %v", err)
 	}
+	write("broker.yaml", "broker:\n  users_file: users.yaml\n  topic_root: other/v1\n  limits: {max_connections: 7}\n  listeners: {tcp: {address: \""+addr+"\"}}\n")
+	hangup <- syscall.SIGHUP
+	programs.Eventually(t, "what needs a restart being named", func() bool {
+		return log.says(`"needs_restart":"broker.topic_root broker.limits.max_connections"`)
+	})
 	cancel()
 	select {
 	case code := <-ended:

@@ -39,30 +39,41 @@ type Set struct {
 	list        watched // no files: nobody is revoked
 }
 
-// Load reads a listener's files; nil for one without TLS. An error names the key
-// of the file that is bad.
+// FileError says which file is bad, by its key in a configuration, such as
+// cert_file, and why.
+type FileError struct {
+	Key   string
+	Fault error
+}
+
+func (e *FileError) Error() string { return e.Key + ": " + e.Fault.Error() }
+
+func (e *FileError) Unwrap() error { return e.Fault }
+
+// Load reads a listener's files; nil for one without TLS. A file that is bad is a
+// *FileError.
 func Load(from Files) (*Set, error) {
 	if from.Cert == "" {
 		return nil, nil
 	}
 	lowest, err := TLSVersion(from.MinTLS)
 	if err != nil {
-		return nil, err
+		return nil, &FileError{"min_tls", err}
 	}
 	c := &Set{minTLS: lowest}
 	c.pairFiles = watched{files: []string{from.Cert, from.Key}, use: c.usePair}
 	if _, err := c.pairFiles.look(); err != nil {
-		return nil, fmt.Errorf("cannot load the certificate: %w", err)
+		return nil, &FileError{"cert_file", fmt.Errorf("cannot use %s with the key %s: %w", from.Cert, from.Key, err)}
 	}
 	if from.ClientCA != "" {
 		if c.authorities, err = readAuthorities(from.ClientCA); err != nil {
-			return nil, fmt.Errorf("client_ca_file: %w", err)
+			return nil, &FileError{"client_ca_file", err}
 		}
 	}
 	if from.CRL != "" {
 		c.list = watched{files: []string{from.CRL}, use: c.useList}
 		if _, err := c.list.look(); err != nil {
-			return nil, fmt.Errorf("crl_file: cannot use %s: %w", from.CRL, err)
+			return nil, &FileError{"crl_file", fmt.Errorf("cannot use %s: %w", from.CRL, err)}
 		}
 	}
 	return c, nil
@@ -97,6 +108,19 @@ func (c *Set) Fault(cert *x509.Certificate, now time.Time) string {
 	}
 	if now.After(cert.NotAfter) {
 		return "the certificate has expired"
+	}
+	return ""
+}
+
+// Ends says why clients whose clock is right refuse the certificate at now; "" when
+// they do not.
+func (c *Set) Ends(now time.Time) string {
+	leaf := c.pair.Load().Leaf
+	switch {
+	case now.After(leaf.NotAfter):
+		return "the certificate ended at " + leaf.NotAfter.UTC().Format(time.RFC3339)
+	case now.Before(leaf.NotBefore):
+		return "the certificate is not good before " + leaf.NotBefore.UTC().Format(time.RFC3339)
 	}
 	return ""
 }

@@ -8,7 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"os"
+
+	"muster/internal/files"
 )
 
 // watched are files that are used as one, and again when they change. It goes by
@@ -28,7 +29,7 @@ func (w *watched) look() (changed bool, err error) {
 	sum := sha256.New()
 	contents := make([][]byte, len(w.files))
 	for i, name := range w.files {
-		if contents[i], err = os.ReadFile(name); err != nil {
+		if contents[i], err = files.Read(name); err != nil {
 			fmt.Fprint(sum, err)
 			break
 		}
@@ -49,7 +50,7 @@ func (w *watched) look() (changed bool, err error) {
 // readAuthorities reads the certificates of a PEM file; each must be an
 // authority's.
 func readAuthorities(path string) ([]*x509.Certificate, error) {
-	rest, err := os.ReadFile(path)
+	rest, err := files.Read(path)
 	if err != nil {
 		return nil, err
 	}

@@ -7,13 +7,20 @@ package users
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
 	"muster/broker/server/access"
+	"muster/internal/files"
 	"muster/internal/protocol"
 	"muster/internal/settings"
+)
+
+// MaxFileBytes bounds a users file: some 50,000 users and terminals, whose file is
+// read in seconds. MaxEntries bounds both together.
+const (
+	MaxFileBytes = 16 << 20
+	MaxEntries   = 50_000
 )
 
 // Book holds who may log in. Immutable once loaded.
@@ -46,6 +53,9 @@ func (b *Book) Keeps(name string, earlier *Book) bool {
 	return there == was && now.identity == before.identity && now.hash.equal(before.hash) && now.about.Certificate == before.about.Certificate
 }
 
+// Count is how many users and terminals may log in.
+func (b *Book) Count() (users, terminals int) { return len(b.list), len(b.entries) - len(b.list) }
+
 // List returns the users as the file has them. The slice is the caller's.
 func (b *Book) List() []Entry { return slices.Clone(b.list) }
 
@@ -77,9 +87,12 @@ type terminal struct {
 // role that does not exist, a name used twice (also when only the case
 // differs), an id that is not quoted, and a password that is not a sound hash.
 func Load(path string) (*Book, error) {
-	data, err := os.ReadFile(path)
+	data, err := files.Read(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read users: %w", err)
+	}
+	if len(data) > MaxFileBytes {
+		return nil, fmt.Errorf("cannot read users: %s has more than %d bytes: give terminals certificates, which stand in no file", path, MaxFileBytes)
 	}
 	var f file
 	where, err := settings.Decode(path, data, &f)
@@ -87,6 +100,9 @@ func Load(path string) (*Book, error) {
 		// The lines after the first quote the file, where a password may stand.
 		first, _, _ := strings.Cut(err.Error(), "\n")
 		return nil, errors.New(first)
+	}
+	if n := len(f.Users) + len(f.Terminals); n > MaxEntries {
+		return nil, fmt.Errorf("%s: names %d users and terminals; at most %d may log in by it: give terminals certificates, which stand in no file", path, n, MaxEntries)
 	}
 	r := reader{
 		where: where, book: &Book{entries: map[string]entry{}, where: where},

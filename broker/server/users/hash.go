@@ -7,10 +7,13 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 
 	"golang.org/x/crypto/argon2"
+
+	"muster/internal/files"
 )
 
 // Bounds of a hash that a file may hold. Below the lower ones a stolen file is
@@ -24,7 +27,7 @@ const (
 	minKey, maxKey             = 32, 64
 )
 
-// MinPassword is the fewest bytes HashPassword takes.
+// MinPassword is the fewest bytes HashPassword takes, files.MaxSecret the most.
 const MinPassword = 8
 
 // Hash is an argon2id hash of a password.
@@ -40,16 +43,28 @@ func (h Hash) equal(other Hash) bool {
 }
 
 // HashPassword returns a new PHC string, "$argon2id$v=19$m=19456,t=2,p=1$…",
-// with a random salt. It refuses what is too short, and with ErrGuessable what
-// everybody guesses.
+// with a random salt. It refuses what is too short, what no file for a password can
+// hold (see files.Secret), and with ErrGuessable what everybody guesses.
 func HashPassword(password []byte) (string, error) {
 	if len(password) < MinPassword {
-		return "", fmt.Errorf("cannot hash a password of fewer than %d bytes", MinPassword)
+		return "", fmt.Errorf("cannot hash a password of fewer than %d bytes: choose a longer one", MinPassword)
+	}
+	if text, err := files.Secret(password); err != nil || text != string(password) {
+		return "", fmt.Errorf("cannot hash it: a password is one line of 8 to %d bytes of UTF-8 without control characters", files.MaxSecret)
 	}
 	if guessable("", password) {
 		return "", fmt.Errorf("cannot hash it: %w", ErrGuessable)
 	}
 	return hashPassword(password)
+}
+
+// HashFrom is HashPassword of the one line that r holds.
+func HashFrom(r io.Reader) (string, error) {
+	password, err := files.SecretFrom(r)
+	if err != nil {
+		return "", fmt.Errorf("cannot take the password from standard input: it %w", err)
+	}
+	return HashPassword([]byte(password))
 }
 
 func hashPassword(password []byte) (string, error) {

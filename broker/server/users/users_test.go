@@ -119,3 +119,45 @@ func TestHashesDiffer(t *testing.T) {
 		t.Error("two hashes of one password are equal: no salt")
 	}
 }
+
+func TestHashPasswordTakesOneLineThatPeopleCanType(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"1234567":                    "fewer than 8 bytes: choose a longer one",
+		strings.Repeat("p", 1025):    "8 to 1024 bytes",
+		"correct\thorse":             "without control characters",
+		"correct horse\nand another": "one line",
+		"correct \xff horse":         "UTF-8",
+		"\ufeffcorrect horse":        "one line of",
+		"Password":                   "everybody guesses: choose another",
+	} {
+		if _, err := users.HashPassword([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	if _, err := users.HashFrom(strings.NewReader("correct horse\nand another\n")); err == nil || !strings.Contains(err.Error(), "it holds more than one line: write one") {
+		t.Errorf("two lines: %v", err)
+	}
+	text, err := users.HashFrom(strings.NewReader("\ufeff密码正确马电池\r\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h, err := users.ParseHash(text); err != nil || !h.Matches([]byte("密码正确马电池")) {
+		t.Errorf("it is not the hash of the password without what an editor put around it: %v", err)
+	}
+}
+
+func TestAUsersFileHasABound(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	b.WriteString("users:\n")
+	for range users.MaxEntries + 1 {
+		b.WriteString("- {}\n")
+	}
+	if _, err := load(t, b.String()); err == nil || !strings.Contains(err.Error(), "names 50001 users and terminals; at most 50000 may log in by it") {
+		t.Errorf("too many: %v", err)
+	}
+	if _, err := load(t, "# "+strings.Repeat("x", users.MaxFileBytes)); err == nil || !strings.Contains(err.Error(), "has more than 16777216 bytes") {
+		t.Errorf("too large: %v", err)
+	}
+}

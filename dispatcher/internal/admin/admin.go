@@ -28,6 +28,7 @@ import (
 	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/store"
 	"muster/internal/logs"
+	"muster/internal/machine"
 	"muster/internal/trust"
 )
 
@@ -173,7 +174,7 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	var err error
 	if s.listener, err = s.Listen(ctx, "tcp", s.Address); err != nil {
-		return fmt.Errorf("cannot open the admin line: %w", err)
+		return fmt.Errorf("cannot open the admin line: admin.address: %w", machine.Unlistenable(s.Address, err))
 	}
 	go func() {
 		defer close(s.served)

@@ -3,15 +3,12 @@
 package checks
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -35,19 +32,9 @@ func Of(cfg config.Config, path string, trouble error, unknown []string) []docto
 	if path == "" {
 		path = "the embedded configuration"
 	}
-	checks := []doctor.Check{{Name: "configuration", Look: func(context.Context) doctor.Finding {
-		switch {
-		case trouble != nil:
-			return doctor.Bad("edit it; dispatcher check-config looks again", "%v", trouble)
-		case len(unknown) > 0:
-			return doctor.Warning("correct the name, or unset it; check-config --print-effective shows the keys", "%s is valid; the environment has %v, which is no key", path, unknown)
-		}
-		return doctor.Good("%s is valid", path)
-	}}}
+	checks := []doctor.Check{doctor.Configuration("dispatcher", path, trouble, unknown)}
 	if trouble != nil {
-		return append(checks, doctor.Check{Name: "everything else", Look: func(context.Context) doctor.Finding {
-			return doctor.Skipped("needs a configuration that is valid")
-		}})
+		return append(checks, doctor.EverythingElse())
 	}
 	at := site{cfg: cfg}
 	at.client, at.notRunning = admin.Dial(cfg.DataFolder)
@@ -183,7 +170,7 @@ func (s site) lookAtBroker(ctx context.Context) doctor.Finding {
 	if listener == "" {
 		listener = s.cfg.Broker.Listeners.TLS.Address
 		var err error
-		if secure, err = ownTLS(s.cfg.Broker.Listeners.TLS.CertFile); err != nil {
+		if secure, err = doctor.OwnTLS(s.cfg.Broker.Listeners.TLS.CertFile); err != nil {
 			return doctor.Bad("mend cert_file", "%v", err)
 		}
 	}
@@ -194,7 +181,7 @@ func (s site) lookAtBroker(ctx context.Context) doctor.Finding {
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "localhost"
 	}
-	took, err := roundTrip(ctx, net.JoinHostPort(host, port), secure)
+	took, err := doctor.RoundTrip(ctx, net.JoinHostPort(host, port), secure)
 	if err != nil {
 		return doctor.Bad(mend, "%v", err)
 	}
@@ -220,64 +207,5 @@ func (s site) roundTripOut(ctx context.Context) (time.Duration, error) {
 	if login.URL.Scheme == "mqtt" {
 		secure = nil
 	}
-	return roundTrip(ctx, net.JoinHostPort(login.URL.Hostname(), port), secure)
-}
-
-// ownTLS believes the authority of the broker's own certificate, under its own name.
-func ownTLS(file string) (*tls.Config, error) {
-	text, err := os.ReadFile(filepath.Clean(file))
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the broker's certificate: %w", err)
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(text)
-	leaf, err := doctor.FirstCertificate(text)
-	if err != nil {
-		return nil, fmt.Errorf("cannot use %s: %w", file, err)
-	}
-	name := leaf.Subject.CommonName
-	switch {
-	case len(leaf.DNSNames) > 0:
-		name = leaf.DNSNames[0]
-	case len(leaf.IPAddresses) > 0:
-		name = leaf.IPAddresses[0].String()
-	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, ServerName: name}, nil
-}
-
-// roundTrip connects, and says CONNECT of MQTT 5 (section 3.1) without name or
-// password; the answer must be a CONNACK, whatever its code.
-func roundTrip(ctx context.Context, address string, secure *tls.Config) (time.Duration, error) {
-	began := time.Now()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-	if err != nil {
-		return 0, fmt.Errorf("it is not reached: %w", err)
-	}
-	defer conn.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := conn.SetDeadline(deadline); err != nil {
-			return 0, fmt.Errorf("cannot ask it: %w", err)
-		}
-	}
-	if secure != nil {
-		hand := tls.Client(conn, secure)
-		if err := hand.HandshakeContext(ctx); err != nil {
-			return 0, fmt.Errorf("it is reached, but not proven: %w", err)
-		}
-		conn = hand
-	}
-	const cleanStart, keepAlive, noProperties, id = 2, 10, 0, "doctor"
-	body := append([]byte{0, 4, 'M', 'Q', 'T', 'T', 5, cleanStart, 0, keepAlive, noProperties, 0, byte(len(id))}, id...)
-	if _, err := conn.Write(append([]byte{0x10, byte(len(body))}, body...)); err != nil {
-		return 0, fmt.Errorf("cannot ask it: %w", err)
-	}
-	first, err := bufio.NewReader(conn).ReadByte()
-	if err != nil {
-		return 0, fmt.Errorf("it does not answer: %w", err)
-	}
-	const connack = 0x20
-	if first != connack {
-		return 0, fmt.Errorf("it answers with no CONNACK: what listens at %s is no MQTT broker", (&url.URL{Host: address}).Host)
-	}
-	return time.Since(began).Round(time.Millisecond), nil
+	return doctor.RoundTrip(ctx, net.JoinHostPort(login.URL.Hostname(), port), secure)
 }

@@ -21,6 +21,7 @@ import (
 	"muster/dispatcher/internal/identity"
 	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/store"
+	"muster/internal/machine"
 	"muster/internal/trust"
 )
 
@@ -125,7 +126,7 @@ func New(cfg Config) *Server {
 func (s *Server) Start(ctx context.Context) error {
 	var err error
 	if s.listener, err = s.Listen(ctx, "tcp", s.Address); err != nil {
-		return fmt.Errorf("cannot take enrolments: %w", err)
+		return fmt.Errorf("cannot take enrolments: enrolment.address: %w", machine.Unlistenable(s.Address, err))
 	}
 	go func() {
 		defer close(s.served)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 
+	"muster/internal/files"
 	"muster/internal/trust"
 )
 
@@ -19,7 +20,7 @@ func checkModes(folder string) error {
 	}
 	return filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
-			return err
+			return files.Mended(err)
 		}
 		switch rel, _ := filepath.Rel(folder, path); rel { // path lies below folder
 		case FileAuthority, FileServer, FileRevoked:

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,6 +24,7 @@ import (
 	"golang.org/x/text/encoding/simplifiedchinese"
 
 	"muster/dispatcher/internal/store"
+	"muster/internal/files"
 	"muster/internal/protocol"
 )
 
@@ -51,7 +51,7 @@ type File struct {
 
 // Read reads the file at the path.
 func Read(path string) (File, error) {
-	data, err := os.ReadFile(path)
+	data, err := files.Read(path)
 	if err != nil {
 		return File{}, fmt.Errorf("cannot load stores: %w", err)
 	}

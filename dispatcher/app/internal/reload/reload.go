@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"muster/dispatcher/internal/people"
 	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
+	"muster/internal/settings"
 )
 
 // reloadable are the keys, or the beginnings of keys, whose change needs no restart.
@@ -128,17 +128,10 @@ func (r *Reload) stillOffered(ctx context.Context, jobs *job.Registry) error {
 
 // unlike names the keys that differ and count from the next start on.
 func unlike(running, now config.Config) []string {
-	names := []string{}
 	mine, err := running.Effective()
 	theirs, errOther := now.Effective()
 	if err != nil || errOther != nil {
-		return names
+		return []string{}
 	}
-	for i, key := range mine {
-		free := slices.ContainsFunc(reloadable(), func(name string) bool { return strings.HasPrefix(key.Key, name) })
-		if !free && string(key.Value) != string(theirs[i].Value) {
-			names = append(names, key.Key)
-		}
-	}
-	return names
+	return settings.Changed(mine, theirs, reloadable()...)
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"muster/internal/files"
 )
 
 // holder is what the lock file says about the process that holds it.
@@ -27,7 +29,7 @@ func acquire(path string) (*fileLock, error) {
 		return nil, err
 	}
 	if !held {
-		return nil, fmt.Errorf("%w: %s", ErrLocked, describe(path))
+		return nil, fmt.Errorf("%w: %s: stop that one first, or name another data folder", ErrLocked, describe(path))
 	}
 	host, err := os.Hostname()
 	if err != nil {
@@ -46,7 +48,7 @@ func acquire(path string) (*fileLock, error) {
 func tryLock(path string) (l *fileLock, held bool, err error) {
 	fl := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
 	if held, err = fl.TryLock(); err != nil {
-		return nil, false, fmt.Errorf("cannot lock %s: %w", path, err)
+		return nil, false, fmt.Errorf("cannot lock %s: %w", path, files.Mended(err))
 	}
 	return &fileLock{flock: fl}, held, nil
 }
