@@ -9,6 +9,7 @@ import (
 
 	"muster/edge-agent/app"
 	"muster/internal/doctor"
+	"muster/internal/files"
 	"muster/internal/logs"
 	"muster/internal/protocol"
 	"muster/internal/settings"
@@ -62,7 +63,7 @@ func (l *line) check(stdout, stderr io.Writer) error {
 // doctor returns the exit code.
 func (l *line) doctor(ctx context.Context, stdout io.Writer) int {
 	cfg, err := l.load()
-	findings := doctor.Run(ctx, app.Checks(cfg, l.path, err))
+	findings := doctor.Run(ctx, app.Checks(cfg, l.path, err, settings.UnknownEnv(os.Environ(), &app.Config{})))
 	if l.asJSON {
 		err = writeJSON(stdout, findings)
 	} else {
@@ -119,7 +120,7 @@ func readTask(stdin io.Reader, name string) ([]byte, error) {
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {
-			return nil, fmt.Errorf("cannot read the task: %w", err)
+			return nil, fmt.Errorf("cannot read the task: %w", files.Mended(err))
 		}
 		defer file.Close()
 		from = file

@@ -13,6 +13,7 @@ import (
 	"muster/edge-agent/internal/config"
 	"muster/edge-agent/internal/enrol"
 	"muster/edge-agent/internal/link"
+	"muster/internal/usage"
 )
 
 const enrollUsage = `usage: edge-agent enroll --token TOKEN --headquarters URL --identity FOLDER [flags]
@@ -25,9 +26,12 @@ and the same command may be run again; 2: wrong usage.
 flags:
 `
 
+// enrollHelp is the command line that shows help.
+const enrollHelp = "edge-agent enroll -help"
+
 // enroll returns the exit code: 0 enrolled, 1 failed, 2 wrong usage.
 func enroll(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	request, code := enrolmentOf(args, stderr)
+	request, code := enrolmentOf(args, stdout, stderr)
 	if code >= 0 {
 		return code
 	}
@@ -66,13 +70,8 @@ broker:
 
 // enrolmentOf reads the command line, flags over the file; code is -1 when there
 // is something to ask for.
-func enrolmentOf(args []string, stderr io.Writer) (request enrol.Request, code int) {
+func enrolmentOf(args []string, stdout, stderr io.Writer) (request enrol.Request, code int) {
 	flags := flag.NewFlagSet("edge-agent enroll", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.Usage = func() {
-		fmt.Fprint(stderr, enrollUsage)
-		flags.PrintDefaults()
-	}
 	flags.StringVar(&request.Token, "token", "", "`token` of headquarters")
 	flags.StringVar(&request.URL, "headquarters", "", "`URL` of headquarters' enrolment, such as https://hq.example:8443")
 	flags.StringVar(&request.Folder, "identity", "", "`folder` to put the identity into; empty: identity.folder of the file")
@@ -80,15 +79,18 @@ func enrolmentOf(args []string, stderr io.Writer) (request enrol.Request, code i
 	flags.StringVar(&request.Terminal, "terminal", "", "terminal `id` that the token must be for; empty: the file's, else any")
 	flags.BoolVar(&request.Force, "force", false, "replace an identity that is there")
 	path := flags.String("config", "", "configuration `file` of this terminal")
-	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+	flags.StringVar(path, "c", "", "configuration `file` of this terminal")
+	wrong := func(err error) (enrol.Request, int) {
+		fmt.Fprintln(stderr, "edge-agent: enroll:", err)
+		return request, exitUsage
+	}
+	if err := usage.Parse(flags, args, enrollHelp); errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(stdout, enrollUsage)
+		flags.SetOutput(stdout)
+		flags.PrintDefaults()
 		return request, 0
 	} else if err != nil {
-		return request, 2
-	}
-	wrong := func(why string) (enrol.Request, int) {
-		fmt.Fprintln(stderr, "edge-agent: enroll:", why)
-		flags.Usage()
-		return request, 2
+		return wrong(err)
 	}
 	if *path != "" {
 		cfg, err := config.Load(*path, config.Overrides{Store: request.Store, Terminal: request.Terminal})
@@ -101,17 +103,20 @@ func enrolmentOf(args []string, stderr io.Writer) (request enrol.Request, code i
 			request.Folder = cfg.Identity.Folder
 		}
 	}
+	missing := ""
 	switch {
 	case flags.NArg() > 0:
-		return wrong(fmt.Sprintf("unknown argument %q", flags.Arg(0)))
+		return wrong(usage.Unknown("argument", flags.Arg(0), nil, enrollHelp))
 	case request.Token == "":
-		return wrong("--token is missing")
+		missing = "--token is missing"
 	case request.URL == "":
-		return wrong("--headquarters is missing")
+		missing = "--headquarters is missing"
 	case request.Folder == "":
-		return wrong("--identity is missing, and no configuration names identity.folder")
+		missing = "--identity is missing, and no configuration names identity.folder"
 	case (request.Store == "") != (request.Terminal == ""):
-		return wrong("--store and --terminal go together")
+		missing = "--store and --terminal go together"
+	default:
+		return request, -1
 	}
-	return request, -1
+	return wrong(errors.New(missing + "; " + usage.Help(enrollHelp)))
 }

@@ -11,25 +11,26 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 
 	"muster/edge-agent/app"
 	"muster/internal/logs"
 	"muster/internal/settings"
+	"muster/internal/usage"
 )
 
 // version is set by the linker.
 var version = "dev"
 
-const usage = `usage: edge-agent [run] [flags]            work until SIGTERM or Ctrl-C
+const help = `usage: edge-agent [run] [flags]            work until SIGTERM or Ctrl-C
        edge-agent enroll [flags]           get this terminal's identity from headquarters
        edge-agent check-config [flags]     read and check configuration and identity only
        edge-agent doctor [flags]           check this terminal one thing at a time, each with its mend
        edge-agent run-once [flags] FILE    execute one task offline and print its result; - is standard input
        edge-agent version [-json]
 
+Whose terminal it is has to be said: -store, MUSTER_STORE, or store in the file.
 Every key may also be given by the environment, as MUSTER_ and the key in capitals
 with _ for each dot (MUSTER_BROKER_URL), and by -set, which goes over both.
 Exit codes: 0 done, 1 failed, 2 wrong usage; of run-once also 3 the execution
@@ -53,8 +54,10 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// commands are the first words that are no flag and no enrolment.
-func commands() []string { return []string{"run", "check-config", "doctor", "run-once", "version"} }
+// commands are the words that a command line may begin with.
+func commands() []string {
+	return []string{"run", "enroll", "check-config", "doctor", "run-once", "version", "help"}
+}
 
 // line is what the command line says.
 type line struct {
@@ -76,17 +79,8 @@ func (s *sets) String() string { return strings.Join(*s, " ") }
 func (s *sets) Set(value string) error { *s = append(*s, value); return nil }
 
 // read returns the exit code, -1 when there is something to do.
-func (l *line) read(args []string, stderr io.Writer) int {
-	l.command = "run"
-	if len(args) > 0 && slices.Contains(commands(), args[0]) {
-		l.command, args = args[0], args[1:]
-	}
+func (l *line) read(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("edge-agent", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.Usage = func() {
-		fmt.Fprint(stderr, usage)
-		flags.PrintDefaults()
-	}
 	flags.StringVar(&l.path, "config", "", "configuration `file`; empty: the built-in defaults")
 	flags.StringVar(&l.path, "c", "", "configuration `file`")
 	flags.StringVar(&l.over.Store, "store", "", "store `id`, over file and environment")
@@ -97,30 +91,42 @@ func (l *line) read(args []string, stderr io.Writer) int {
 	flags.BoolVar(&l.effective, "print-effective", false, "check-config: print every key, secrets masked, and where it was given")
 	flags.BoolVar(&l.asJSON, "json", false, "check-config, doctor, version: print JSON")
 	showVersion := flags.Bool("version", false, "print the version and leave")
-	if err := flags.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return 0
-		}
-		return exitUsage
+	var err error
+	l.command, l.args, err = usage.Line(flags, args, commands(), "edge-agent")
+	if errors.Is(err, flag.ErrHelp) || err == nil && l.command == "help" {
+		fmt.Fprint(stdout, help)
+		flags.SetOutput(stdout)
+		flags.PrintDefaults()
+		return 0
 	}
 	if *showVersion {
 		l.command = "version"
 	}
-	l.args = flags.Args()
+	if err == nil {
+		err = l.counted()
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "edge-agent:", err)
+		return exitUsage
+	}
+	return -1
+}
+
+// counted is about arguments that are missing or too many.
+func (l *line) counted() error {
 	wanted := 0
 	if l.command == "run-once" {
 		wanted = 1
 	}
 	switch {
+	case l.command == "enroll":
+		return errors.New("enroll comes before all flags; " + usage.Help(enrollHelp))
 	case len(l.args) > wanted:
-		fmt.Fprintf(stderr, "edge-agent: unknown argument %q\n", l.args[wanted])
+		return usage.Unknown("argument", l.args[wanted], nil, "edge-agent help")
 	case len(l.args) < wanted:
-		fmt.Fprintln(stderr, "edge-agent: run-once needs the file of a task, or - for standard input")
-	default:
-		return -1
+		return errors.New("run-once needs the file of a task, or - for standard input; " + usage.Help("edge-agent help"))
 	}
-	flags.Usage()
-	return exitUsage
+	return nil
 }
 
 // load reads the file, the environment over it, and the flags over both. Programs
@@ -144,7 +150,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return enroll(ctx, args[1:], stdout, stderr)
 	}
 	var l line
-	if code := l.read(args, stderr); code >= 0 {
+	if code := l.read(args, stdout, stderr); code >= 0 {
 		return code
 	}
 	code := 0

@@ -49,7 +49,7 @@ func TestCommandLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	lost := filepath.Join(t.TempDir(), "lost.yaml")
-	if err := os.WriteFile(lost, []byte("identity: {folder: nowhere}\n"), 0o600); err != nil {
+	if err := os.WriteFile(lost, []byte("store: \"1\"\nidentity: {folder: nowhere}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct {
@@ -59,25 +59,35 @@ func TestCommandLine(t *testing.T) {
 	}{
 		{[]string{"-version"}, 0, "edge-agent v9 ("},
 		{[]string{"-help"}, 0, "usage: edge-agent"},
-		{[]string{"check-config"}, 0, "configuration is valid: terminal pos-1 of store 0001"},
+		{[]string{"check-config"}, 1, "edge-agent: store is missing: write the id that headquarters' register has for this store"},
+		{nil, 1, "edge-agent: store is missing"},
+		{[]string{"check-config", "-store", "0001"}, 0, "configuration is valid: terminal pos-1 of store 0001"},
 		{[]string{"check-config", "-store", "007"}, 0, "of store 007"},
 		{[]string{"check-config", "-config", bad}, 1, bad + `:2: unknown field "stroe"`},
 		{[]string{"-config", bad}, 1, bad + `:2: unknown field "stroe"`},
 		{[]string{"-config", "no-such-file"}, 1, "no-such-file"},
 		{[]string{"-broker", "http://x"}, 1, "broker.url: must be a URL"},
-		{[]string{"-nonsense"}, 2, "usage: edge-agent"},
-		{[]string{"work"}, 2, `unknown argument "work"`},
+		{[]string{"-store", "1", "-broker", "mqtt://hq"}, 1, "--broker: broker.url: mqtt://hq carries password and answers in clear"},
+		{[]string{"-store", "1", "-set", "broker.password=hunter2"}, 1, "--set: broker.password: every process can read a command line: give it by broker.password_file"},
+		{[]string{"-nonsense"}, 2, "edge-agent: unknown flag \"-nonsense\"; edge-agent help shows what there is\n"},
+		{[]string{"-stroe", "1"}, 2, "edge-agent: unknown flag \"-stroe\"; did you mean \"-store\"? edge-agent help shows what there is\n"},
+		{[]string{"work"}, 2, "edge-agent: unknown command \"work\"; edge-agent help shows what there is\n"},
+		{[]string{"docter"}, 2, "edge-agent: unknown command \"docter\"; did you mean \"doctor\"? "},
+		{[]string{"run", "more"}, 2, "edge-agent: unknown argument \"more\"; "},
+		{[]string{"help"}, 0, "usage: edge-agent"},
+		{[]string{"-c", bad, "enroll"}, 2, "enroll comes before all flags; "},
+		{[]string{"enroll", "-tokne", "x"}, 2, "edge-agent: enroll: unknown flag \"-tokne\"; did you mean \"-token\"? edge-agent enroll -help shows what there is\n"},
 		{[]string{"check-config", "-config", lost}, 1, "no identity: run: edge-agent enroll"},
 		{[]string{"-config", lost}, 1, "no identity: run: edge-agent enroll"},
 		{[]string{"version"}, 0, "edge-agent v9 ("},
 		{[]string{"version", "-json"}, 0, `"version": "v9"`},
-		{[]string{"check-config", "-print-effective"}, 0, `store: "0001" # configs/edge-agent.yaml (built in):5`},
+		{[]string{"check-config", "-store", "0001", "-print-effective"}, 0, `store: "0001" # --store`},
 		{[]string{"check-config", "-json", "-set", "store=A1"}, 0, `"store": "A1"`},
 		{[]string{"check-config", "-set", "store=A/1"}, 1, "--set: store: must be 1 to 63"},
 		{[]string{"check-config", "-set", "stroe=A1"}, 1, "--set: stroe is no key"},
 		{[]string{"run", "-config", bad}, 1, bad + `:2: unknown field "stroe"`},
 		{[]string{"run-once"}, 2, "run-once needs the file of a task"},
-		{[]string{"run-once", "no-such-file"}, 1, "cannot read the task"},
+		{[]string{"run-once", "-store", "1", "no-such-file"}, 1, "cannot read the task"},
 		{[]string{"doctor", "-config", bad}, 1, "fail  configuration: " + bad + ":2"},
 		{[]string{"enroll", "-help"}, 0, "usage: edge-agent enroll"},
 		{[]string{"enroll", "--headquarters", "https://hq", "--identity", "x"}, 2, "--token is missing"},

@@ -24,20 +24,13 @@ const agentFiles = 256
 
 // Checks are what doctor looks at. path is the configuration's, and trouble says
 // why it could not be read, when nothing else can be looked at.
-func Checks(cfg *Config, path string, trouble error) []doctor.Check {
+func Checks(cfg *Config, path string, trouble error, unknown []string) []doctor.Check {
 	if path == "" {
 		path = "the built-in configuration"
 	}
-	checks := []doctor.Check{{Name: "configuration", Look: func(context.Context) doctor.Finding {
-		if trouble != nil {
-			return doctor.Bad("edit it; edge-agent check-config looks again", "%v", trouble)
-		}
-		return doctor.Good("%s is valid: terminal %s of store %s", path, cfg.Terminal, cfg.Store)
-	}}}
+	checks := []doctor.Check{doctor.Configuration("edge-agent", path, trouble, unknown)}
 	if trouble != nil {
-		return append(checks, doctor.Check{Name: "everything else", Look: func(context.Context) doctor.Finding {
-			return doctor.Skipped("needs a configuration that is valid")
-		}})
+		return append(checks, doctor.EverythingElse())
 	}
 	checks = append(checks,
 		doctor.Folder("work folder", cfg.WorkFolder, "make it writable for the user that the agent runs as"),

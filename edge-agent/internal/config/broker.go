@@ -4,15 +4,40 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"net"
 	"net/url"
-	"os"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"muster/edge-agent/internal/enrol"
-	"muster/edge-agent/internal/link"
+	"muster/internal/files"
 	"muster/internal/settings"
 )
+
+// maxUser bounds a user name, in bytes: far beyond what a broker's users file takes.
+const maxUser = 256
+
+func (c *Config) checkBroker(file *settings.File) error {
+	broker, err := c.BrokerURL()
+	if err != nil {
+		return file.Errorf("$.broker.url", "%w", err)
+	}
+	if overTLS := broker.Scheme == "mqtts" || broker.Scheme == "wss"; !overTLS && !c.Broker.AllowPlaintext && !settings.Loopback(broker.Hostname()) {
+		return file.Errorf("$.broker.url", "%s carries password and answers in clear: write mqtts:// or wss://, or say broker.allow_plaintext: true", broker.Redacted())
+	}
+	if user := c.Broker.User; len(user) > maxUser || !utf8.ValidString(user) || strings.ContainsFunc(user, unicode.IsControl) {
+		return file.Errorf("$.broker.user", "must be at most %d bytes of text without control characters", maxUser)
+	}
+	if c.Broker.Password != "" {
+		if text, err := files.Secret([]byte(c.Broker.Password)); err != nil || text != c.Broker.Password {
+			return file.Errorf("$.broker.password", "must be one line of at most %d bytes without control characters", files.MaxSecret)
+		}
+	}
+	if _, err := c.TLS(); err != nil {
+		return file.Errorf("$.broker.ca_file", "%w", err)
+	}
+	return nil
+}
 
 // checkIdentity keeps what is signed off open lines: others could read along.
 func (c *Config) checkIdentity(file *settings.File) error {
@@ -28,7 +53,7 @@ func (c *Config) checkIdentity(file *settings.File) error {
 		return file.Errorf("$.broker.password", instead)
 	case c.Broker.PasswordFile != "":
 		return file.Errorf("$.broker.password_file", instead)
-	case broker.Scheme != "mqtts" && broker.Scheme != "wss" && !isLoopback(broker.Hostname()):
+	case broker.Scheme != "mqtts" && broker.Scheme != "wss" && !settings.Loopback(broker.Hostname()):
 		return file.Errorf("$.broker.url", "must begin with mqtts:// or wss:// with identity.folder, unless the broker is on this machine, not %q", c.Broker.URL)
 	}
 	return nil
@@ -53,24 +78,9 @@ func (c *Config) checkEnrolment(file *settings.File) error {
 	return nil
 }
 
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || (ip != nil && ip.IsLoopback())
-}
-
 // BrokerURL returns the broker's address.
 func (c *Config) BrokerURL() (*url.URL, error) {
-	u, err := url.Parse(c.Broker.URL)
-	if err != nil {
-		return nil, fmt.Errorf("must be a URL such as mqtts://hq.example:8883: %w", err)
-	}
-	if _, known := link.Schemes()[u.Scheme]; !known || u.Hostname() == "" {
-		return nil, fmt.Errorf("must be a URL such as mqtts://hq.example:8883 with scheme mqtt, mqtts, ws or wss, not %q", u.Redacted())
-	}
-	if u.User != nil {
-		return nil, fmt.Errorf("must hold no password: use user and password_file")
-	}
-	return u, nil
+	return settings.URL(c.Broker.URL, "mqtt", "ws", "wss", "mqtts")
 }
 
 // tlsVersions are the values of min_tls.
@@ -82,7 +92,7 @@ func (c *Config) TLS() (*tls.Config, error) {
 	if c.Broker.CAFile == "" {
 		return config, nil
 	}
-	pem, err := os.ReadFile(c.Broker.CAFile)
+	pem, err := files.Read(c.Broker.CAFile)
 	if err != nil {
 		return nil, fmt.Errorf("cannot be read: %w", err)
 	}
@@ -105,13 +115,10 @@ func (c *Config) readPassword(file *settings.File) error {
 	if c.Broker.PasswordFile == "" {
 		return nil
 	}
-	data, err := os.ReadFile(c.Broker.PasswordFile)
+	password, err := files.ReadSecret(c.Broker.PasswordFile)
 	if err != nil {
-		return file.Errorf("$.broker.password_file", "cannot be read: %v", err)
+		return file.Errorf("$.broker.password_file", "cannot be used: %w", err)
 	}
-	c.Broker.Password = strings.TrimRight(strings.TrimPrefix(string(data), "\ufeff"), "\r\n")
-	if c.Broker.Password == "" {
-		return file.Errorf("$.broker.password_file", "%s is empty", c.Broker.PasswordFile)
-	}
+	c.Broker.Password = password
 	return nil
 }

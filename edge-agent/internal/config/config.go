@@ -4,13 +4,19 @@
 package config
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"muster/configs"
 	"muster/edge-agent/internal/collect"
+	"muster/internal/files"
 	"muster/internal/protocol"
 	"muster/internal/settings"
 )
@@ -45,12 +51,14 @@ type Identity struct {
 
 // Broker is how to reach headquarters.
 type Broker struct {
-	URL          string `yaml:"url"`      // mqtt, mqtts, ws or wss
-	User         string `yaml:"user"`     // "" means store/terminal
-	Password     string `yaml:"password"` // or
-	PasswordFile string `yaml:"password_file"`
-	CAFile       string `yaml:"ca_file"` // PEM; "" means the identity's, else the system's
-	MinTLS       string `yaml:"min_tls"` // 1.3 or 1.2
+	URL string `yaml:"url"` // mqtt, mqtts, ws or wss
+	// AllowPlaintext reaches a broker on another machine without TLS.
+	AllowPlaintext bool   `yaml:"allow_plaintext"`
+	User           string `yaml:"user"`     // "" means store/terminal
+	Password       string `yaml:"password"` // or
+	PasswordFile   string `yaml:"password_file"`
+	CAFile         string `yaml:"ca_file"` // PEM; "" means the identity's, else the system's
+	MinTLS         string `yaml:"min_tls"` // 1.3 or 1.2
 }
 
 // Refuse names the conditions under which nothing is run; 0 means no limit.
@@ -88,7 +96,7 @@ const builtInName = "configs/edge-agent.yaml (built in)"
 
 // Load reads the file at path, or the built-in defaults when path is "", puts
 // the overrides over it and checks everything. Keys that the file leaves out
-// keep their defaults. Paths in the file are relative to it. An error names
+// keep their defaults, but for store, which has none. Paths in the file are relative to it. An error names
 // file, line and key.
 func Load(path string, over Overrides) (*Config, error) {
 	defaults, err := configs.FS.ReadFile("edge-agent.yaml")
@@ -100,6 +108,7 @@ func Load(path string, over Overrides) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.Store = "" // that of the shipped file is an example: whose terminal it is, nobody can guess
 	if path != "" {
 		// Lists and maps of the file stand for themselves.
 		c.Labels, c.Collect, c.Executors = nil, collect.Config{}, nil
@@ -118,7 +127,19 @@ func Load(path string, over Overrides) (*Config, error) {
 	if err := c.check(file); err != nil {
 		return nil, err
 	}
+	if c.Store == "" {
+		return nil, c.nobodys(file, path)
+	}
 	return c, c.readPassword(file)
+}
+
+// nobodys is the error that no store is named.
+func (c *Config) nobodys(file *settings.File, path string) error {
+	const missing = "is missing: write the id that headquarters' register has for this store into the file, in quotes; or set MUSTER_STORE, or say -store ID"
+	if path == "" {
+		return errors.New("store " + missing)
+	}
+	return file.Errorf("$.store", missing)
 }
 
 // resolve makes paths absolute to the folder of the file that names them.
@@ -151,17 +172,16 @@ func (o Overrides) values() []settings.Value {
 // that was given.
 func (c *Config) Effective() ([]settings.Effective, error) { return c.file.Effective(c) }
 
+const idRule = "must be 1 to 63 of the characters A-Z a-z 0-9 . _ - and begin with a letter or digit"
+
 func (c *Config) check(file *settings.File) error {
-	const idRule = "must be 1 to 63 of the characters A-Z a-z 0-9 . _ - and begin with a letter or digit"
 	switch {
-	case !protocol.ValidID(c.Store):
+	case c.Store != "" && !protocol.ValidID(c.Store):
 		return file.Errorf("$.store", "%s, not %q", idRule, c.Store)
 	case !protocol.ValidID(c.Terminal):
 		return file.Errorf("$.terminal", "%s, not %q", idRule, c.Terminal)
 	case !protocol.ValidRoot(c.TopicRoot):
 		return file.Errorf("$.topic_root", "each level %s, not %q", idRule, c.TopicRoot)
-	case c.WorkFolder == "":
-		return file.Errorf("$.work_folder", "is required")
 	case c.MaxParallel < 1 || c.MaxParallel > 64:
 		return file.Errorf("$.max_parallel", "must lie between 1 and 64, not %d", c.MaxParallel)
 	case tlsVersions[c.Broker.MinTLS] == 0:
@@ -169,16 +189,13 @@ func (c *Config) check(file *settings.File) error {
 	case c.Broker.Password != "" && c.Broker.PasswordFile != "":
 		return file.Errorf("$.broker.password_file", "must be empty when password is given")
 	}
+	if err := files.CheckFolder(c.WorkFolder); err != nil {
+		return file.Errorf("$.work_folder", "%w", err)
+	}
 	if _, err := time.LoadLocation(c.TimeZone); err != nil || c.TimeZone == "" || c.TimeZone == "Local" {
 		return file.Errorf("$.time_zone", "must be a zone by its IANA name, such as Asia/Shanghai, not %q", c.TimeZone)
 	}
-	if _, err := c.BrokerURL(); err != nil {
-		return file.Errorf("$.broker.url", "%v", err)
-	}
-	if _, err := c.TLS(); err != nil {
-		return file.Errorf("$.broker.ca_file", "%v", err)
-	}
-	for _, check := range []func(*settings.File) error{c.checkIdentity, c.checkRefuse, c.checkExecutors, c.checkCollect, c.checkLog} {
+	for _, check := range []func(*settings.File) error{c.checkBroker, c.checkIdentity, c.checkLabels, c.checkRefuse, c.checkExecutors, c.checkCollect, c.checkLog} {
 		if err := check(file); err != nil {
 			return err
 		}
@@ -186,17 +203,42 @@ func (c *Config) check(file *settings.File) error {
 	return nil
 }
 
+// Bounds of the labels, in characters: those of a hello.
+const maxLabels, maxLabel = 64, 200
+
+func (c *Config) checkLabels(file *settings.File) error {
+	if len(c.Labels) > maxLabels {
+		return file.Errorf("$.labels", "are %d; at most %d may be given", len(c.Labels), maxLabels)
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.Labels)) {
+		value := c.Labels[key]
+		switch {
+		case !protocol.ValidID(key):
+			return file.Errorf("$.labels", "%q is no name of a label: it %s", key, idRule)
+		case utf8.RuneCountInString(value) > maxLabel || strings.ContainsFunc(value, unicode.IsControl):
+			return file.Errorf("$.labels", "the value of %s must be at most %d characters, none of them a control character", key, maxLabel)
+		}
+	}
+	return nil
+}
+
+// maxDiskMB is beyond any disk: 1 EiB.
+const maxDiskMB = 1 << 40
+
 func (c *Config) checkRefuse(file *settings.File) error {
 	switch {
 	case !(c.Refuse.MinBatteryPct >= 0 && c.Refuse.MinBatteryPct <= 100):
 		return file.Errorf("$.refuse.min_battery_pct", "must lie between 0 and 100, not %v", c.Refuse.MinBatteryPct)
 	case !(c.Refuse.MaxLoad >= 0 && c.Refuse.MaxLoad <= 1000):
 		return file.Errorf("$.refuse.max_load", "must lie between 0 and 1000, not %v", c.Refuse.MaxLoad)
-	case c.Refuse.MinDiskFreeMB < 0:
-		return file.Errorf("$.refuse.min_disk_free_mb", "must be 0 or more, not %d", c.Refuse.MinDiskFreeMB)
+	case c.Refuse.MinDiskFreeMB < 0 || c.Refuse.MinDiskFreeMB > maxDiskMB:
+		return file.Errorf("$.refuse.min_disk_free_mb", "must lie between 0 and %d, not %d", int64(maxDiskMB), c.Refuse.MinDiskFreeMB)
 	}
 	return nil
 }
+
+// maxVersion bounds the version of a job.
+const maxVersion = 1_000_000
 
 func (c *Config) checkExecutors(file *settings.File) error {
 	// A program for collect_log takes the place of the built-in one.
@@ -207,14 +249,19 @@ func (c *Config) checkExecutors(file *settings.File) error {
 		switch {
 		case !protocol.ValidID(e.Type):
 			return file.Errorf(at("type"), "must be a job's name, not %q", e.Type)
-		case e.Version < 1:
-			return file.Errorf(at("version"), "must be 1 or more, not %d", e.Version)
+		case e.Version < 1 || e.Version > maxVersion:
+			return file.Errorf(at("version"), "must lie between 1 and %d, not %d", maxVersion, e.Version)
 		case seen[job]:
 			return file.Errorf(at("type"), "%s version %d has an executor already", e.Type, e.Version)
 		case len(e.Command) == 0 || e.Command[0] == "":
 			return file.Errorf(at("command"), "must name a program")
 		case e.MaxOutputBytes < 0 || e.MaxOutputBytes > protocol.MaxResultBytes:
-			return file.Errorf(at("max_output_bytes"), "must lie between 0 and %d, not %d", protocol.MaxResultBytes, e.MaxOutputBytes)
+			return file.Errorf(at("max_output_bytes"), "must lie between 0 (the most) and %d, not %d", protocol.MaxResultBytes, e.MaxOutputBytes)
+		}
+		if e.Folder != "" {
+			if err := files.LookAtFolder(e.Folder); err != nil {
+				return file.Errorf(at("folder"), "%w", err)
+			}
 		}
 		seen[job] = true
 	}
@@ -224,7 +271,14 @@ func (c *Config) checkExecutors(file *settings.File) error {
 // refusedKey finds the key in an error of collect.New, "cannot use logs[0] ...".
 var refusedKey = regexp.MustCompile(`^cannot use ([a-z_]+)`)
 
+// checkCollect refuses a written 0 too, where one that is absent means the default.
 func (c *Config) checkCollect(file *settings.File) error {
+	for key, value := range map[string]int64{"max_result_bytes": int64(c.Collect.MaxResultBytes), "max_read_bytes": c.Collect.MaxReadBytes,
+		"max_decompressed_bytes": c.Collect.MaxDecompressedBytes, "max_files": int64(c.Collect.MaxFiles)} {
+		if value == 0 && file.Given("collect."+key) {
+			return file.Errorf("$.collect."+key, "0 collects nothing: write how many, or leave the key out for the default")
+		}
+	}
 	_, err := collect.New(c.Collect)
 	if err == nil {
 		return nil

@@ -17,6 +17,7 @@ import (
 
 	"muster/edge-agent/internal/identity"
 	"muster/internal/protocol"
+	"muster/internal/settings"
 	"muster/internal/trust"
 )
 
@@ -95,9 +96,9 @@ func forget(folder string, err error) error {
 
 // ParseURL reads an address of headquarters' enrolment.
 func ParseURL(text string) (*url.URL, error) {
-	base, err := url.Parse(text)
-	if err != nil || base.Scheme != "https" || base.Hostname() == "" || base.User != nil {
-		return nil, fmt.Errorf("cannot enrol at %q: headquarters' address must be a URL such as https://hq.example:8443", text)
+	base, err := settings.URL(text, "https")
+	if err != nil {
+		return nil, fmt.Errorf("cannot enrol at it: headquarters' address %w", err)
 	}
 	return base, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"muster/edge-agent/internal/durable"
+	"muster/internal/files"
 )
 
 // ErrLocked says that another agent works in the folder.
@@ -31,22 +32,22 @@ type Lock struct {
 // says who holds it, when another process has it. The lock ends with the
 // process, however that dies.
 func Acquire(folder string, now time.Time) (*Lock, error) {
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot make work folder: %w", err)
+	if err := files.MakeFolder(folder, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot use work folder %s: %w", folder, err)
 	}
 	// Who holds it stands in a second file: Windows lets nobody read a locked one.
 	holder := filepath.Join(folder, "agent.holder")
 	lock := flock.New(filepath.Join(folder, "agent.lock"))
 	got, err := lock.TryLock()
 	if err != nil {
-		return nil, fmt.Errorf("cannot lock work folder %s: %w", folder, err)
+		return nil, fmt.Errorf("cannot lock work folder %s: %w", folder, files.Mended(err))
 	}
 	if !got {
 		who, err := os.ReadFile(holder)
 		if err != nil {
 			who = []byte("unknown process")
 		}
-		return nil, fmt.Errorf("cannot use work folder %s: %w: %s", folder, ErrLocked, strings.TrimSpace(string(who)))
+		return nil, fmt.Errorf("cannot use work folder %s: %w: %s: stop that one, or give this one a work_folder of its own", folder, ErrLocked, strings.TrimSpace(string(who)))
 	}
 	host, err := os.Hostname()
 	if err != nil {
