@@ -32,8 +32,8 @@ func (t Targets) MarshalJSON() ([]byte, error) {
 	}
 }
 
-// UnmarshalJSON reads one of the four forms; anything else is an *Error with
-// code SCHEMA at /stores.
+// UnmarshalJSON reads one of the four forms; anything else, and what can be the id of
+// no store, is an *Error with code SCHEMA at /stores.
 func (t *Targets) UnmarshalJSON(data []byte) error {
 	var word string
 	if json.Unmarshal(data, &word) == nil && word == "all" {
@@ -42,7 +42,7 @@ func (t *Targets) UnmarshalJSON(data []byte) error {
 	}
 	if ids, ok := idList(data); ok {
 		*t = Targets{Stores: ids}
-		return nil
+		return noStores(ids)
 	}
 	var labels map[string]string
 	if json.Unmarshal(data, &labels) == nil && len(labels) == 1 && labels["labels"] != "" {
@@ -53,13 +53,26 @@ func (t *Targets) UnmarshalJSON(data []byte) error {
 	if json.Unmarshal(data, &but) == nil && len(but) == 1 {
 		if ids, ok := idList(but["allBut"]); ok && len(ids) > 0 {
 			*t = Targets{AllBut: ids}
-			return nil
+			return noStores(ids)
 		}
 	}
 	return &Error{Code: CodeSchema, Path: "/stores",
 		Message:   fmt.Sprintf("it must be \"all\", a list of store ids as text, {\"labels\":\"key=value\"} or {\"allBut\":[ids]}, not %s", clip(string(data))),
 		MessageZh: "stores 必须是 \"all\"、门店编号（文本）列表、{\"labels\":\"key=value\"} 或 {\"allBut\":[门店编号]}",
 		Hint:      `for example "stores":["SH_0312","SH_0313"]`}
+}
+
+// noStores refuses what can be the id of no store, such as a wildcard of MQTT.
+func noStores(ids []string) error {
+	for _, id := range ids {
+		if !ValidID(id) {
+			return &Error{Code: CodeSchema, Path: "/stores",
+				Message:   fmt.Sprintf("%q is no id of a store: that is 1 to 63 of A-Z a-z 0-9 . _ - and begins with a letter or digit", clip(id)),
+				MessageZh: fmt.Sprintf("%q 不是门店编号：编号由 1 至 63 个 A-Z a-z 0-9 . _ - 组成，并以字母或数字开头", clip(id)),
+				Hint:      `there are no wildcards: name each store, or write "all" or {"labels":"key=value"}`}
+		}
+	}
+	return nil
 }
 
 // idList reads a list of ids; a null in it is no id.

@@ -109,6 +109,42 @@ func TestBadInputIsRefusedWithAReason(t *testing.T) {
 	}
 }
 
+// TestStoresAndRunsAreNamedByIDsAlone: neither a wildcard of MQTT nor a control
+// character stands in an id, whatever the verb.
+func TestStoresAndRunsAreNamedByIDsAlone(t *testing.T) {
+	t.Parallel()
+	d := setup(t)
+	first := d.ask(protocol.VerbRun, `{"job":"collect_log","stores":["007"]}`)
+	for name, c := range map[string]struct {
+		verb    protocol.Verb
+		payload string
+		code    protocol.Code
+		path    string
+		say     string
+		hint    string
+	}{
+		"run wildcard":     {protocol.VerbRun, `{"job":"collect_log","stores":["007","+"]}`, protocol.CodeSchema, "/stores", `"+" is no id of a store: that is 1 to 63 of`, "there are no wildcards"},
+		"run control":      {protocol.VerbRun, `{"job":"collect_log","stores":["00\u00077"]}`, protocol.CodeSchema, "/stores", `"00\a7" is no id of a store`, "there are no wildcards"},
+		"all but wildcard": {protocol.VerbRun, `{"job":"collect_log","stores":{"allBut":["#"]}}`, protocol.CodeSchema, "/stores", `"#" is no id of a store`, "there are no wildcards"},
+		"cancel wildcard":  {protocol.VerbCancel, `{"runId":"` + first.RunID + `","stores":["007","+"]}`, protocol.CodeSchema, "/stores/1", "/stores/1: must match", ""},
+		"cancel control":   {protocol.VerbCancel, `{"runId":"` + first.RunID + `","stores":["007\n"]}`, protocol.CodeSchema, "/stores/0", "/stores/0: must match", ""},
+		"cancel any run":   {protocol.VerbCancel, `{"runId":"#"}`, protocol.CodeSchema, "/runId", "/runId: must match", ""},
+		"retry wildcard":   {protocol.VerbRetry, `{"runId":"` + first.RunID + `","stores":["+/+"]}`, protocol.CodeSchema, "/stores/0", "/stores/0: must match", ""},
+		"status any store": {protocol.VerbStatus, `{"runId":"` + first.RunID + `","storeId":"+"}`, protocol.CodeSchema, "/storeId", "/storeId: must match", ""},
+	} {
+		reply := d.ask(c.verb, c.payload)
+		if reply.OK || reply.Code != c.code || reply.Path != c.path || !strings.HasPrefix(reply.Message, c.say) || !strings.Contains(reply.Hint, c.hint) {
+			t.Errorf("%s: got  %s %q %q\nwant %s %q %q", name, reply.Code, reply.Path, reply.Message, c.code, c.path, c.say)
+		}
+	}
+	if n := d.runs(); n != 1 {
+		t.Errorf("%d runs", n)
+	}
+	if tasks, err := d.Store.GetTaskOf(t.Context(), first.RunID, "007"); err != nil || tasks[0].State.Status != task.Pending {
+		t.Errorf("the run was touched: %+v, %v", tasks, err)
+	}
+}
+
 func TestARetainedTriggerIsClearedAndMakesNothing(t *testing.T) {
 	t.Parallel()
 	d := setup(t)
