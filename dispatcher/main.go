@@ -40,6 +40,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetErr(stderr)
 	root.AddCommand(serveCommand(), checkConfigCommand(), doctorCommand(), versionCommand())
 	root.AddCommand(cli.Commands()...)
+	wordMisuse(root)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0

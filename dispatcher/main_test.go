@@ -23,7 +23,7 @@ func TestCheckConfigReadsWhatServeReads(t *testing.T) {
 		"sound":           {head, "users: []\n", 0, "configuration is valid: jobs "},
 		"no users file":   {head, "", 2, "cannot load the users file"},
 		"empty password":  {head, "users:\n  - {name: a, role: technician, password: \"\"}\n", 2, "users.yaml:2: users[0]: password: is empty"},
-		"no certificate":  {head + "  listeners:\n    tls: {address: \"127.0.0.1:0\", cert_file: a, key_file: b}\n", "users: []\n", 2, "listeners.tls: cannot load the certificate"},
+		"no certificate":  {head + "  listeners:\n    tls: {address: \"127.0.0.1:0\", cert_file: a, key_file: b}\n", "users: []\n", 2, "broker.listeners.tls.cert_file: cannot use "},
 		"broker password": {"transport: mqtt\nmqtt: {password_file: none}\n", "", 2, "cannot read the broker password"},
 		"broker trust":    {"transport: mqtt\nmqtt: {ca_file: dispatcher.yaml}\n", "", 2, "it holds no PEM certificate"},
 	} {
@@ -152,5 +152,31 @@ func TestDoctorNamesWhatIsIllAndItsMend(t *testing.T) {
 	if code := run(t.Context(), []string{"doctor", "-c", path}, &said, &said); code != 1 || !strings.Contains(said.String(), "fail  configuration: "+path+":1: data_folder: must be a text, in quotes") ||
 		!strings.Contains(said.String(), "mend: edit it") || !strings.Contains(said.String(), "2 checks: 0 ok, 0 warnings, 1 failed, 1 not looked at") {
 		t.Errorf("exit %d: %s", code, said.String())
+	}
+}
+
+func TestMisuseSaysWhatIsUnknownAndWhereHelpIs(t *testing.T) {
+	for _, c := range []struct {
+		line string
+		want string
+	}{
+		{"foo", `dispatcher: unknown command "foo"; dispatcher --help shows what there is`},
+		{"sevre", `dispatcher: unknown command "sevre"; did you mean "serve"? dispatcher --help shows what there is`},
+		{"stores imprt", `dispatcher: unknown command "imprt"; did you mean "import"? dispatcher stores --help shows what there is`},
+		{"serve foo", `dispatcher: unknown argument "foo"; dispatcher serve --help shows what there is`},
+		{"serve --confg x", `dispatcher: unknown flag "--confg"; did you mean "--config"? dispatcher serve --help shows what there is`},
+		{"serve -x", `dispatcher: unknown shorthand flag: 'x' in -x; dispatcher serve --help shows what there is`},
+		{"serve --set", `dispatcher: flag needs an argument: --set; dispatcher serve --help shows what there is`},
+	} {
+		var said bytes.Buffer
+		if code := run(t.Context(), strings.Fields(c.line), &said, &said); code != 2 || said.String() != c.want+"\n" {
+			t.Errorf("%s: exit %d: %s", c.line, code, said.String())
+		}
+	}
+	for _, line := range []string{"", "stores", "--help"} {
+		var said bytes.Buffer
+		if code := run(t.Context(), strings.Fields(line), &said, &said); code != 0 || !strings.Contains(said.String(), "Usage:") {
+			t.Errorf("%q: exit %d: %s", line, code, said.String())
+		}
 	}
 }

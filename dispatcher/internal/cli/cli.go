@@ -20,6 +20,7 @@ import (
 	"muster/dispatcher/internal/cli/records"
 	"muster/dispatcher/internal/cli/screen"
 	"muster/dispatcher/internal/techkit"
+	"muster/internal/files"
 	"muster/internal/protocol"
 	"muster/internal/trust"
 )
@@ -113,11 +114,11 @@ func (a *access) password() (string, error) {
 	if a.passwordFile == "" {
 		return os.Getenv("MUSTER_PASSWORD"), nil
 	}
-	data, err := os.ReadFile(a.passwordFile)
+	password, err := files.ReadSecret(a.passwordFile)
 	if err != nil {
 		return "", fmt.Errorf("cannot read the password: %w", err)
 	}
-	return strings.TrimRight(string(data), "\r\n"), nil
+	return password, nil
 }
 
 // asked sends one request and returns its reply, or prints why it was refused.

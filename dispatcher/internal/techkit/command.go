@@ -19,6 +19,7 @@ import (
 	"muster/broker/server/users"
 	"muster/dispatcher/config"
 	"muster/dispatcher/internal/identity"
+	"muster/internal/files"
 	"muster/internal/protocol"
 	"muster/internal/trust"
 )
@@ -93,13 +94,8 @@ func (o order) kit(user string, now time.Time) (*Kit, error) {
 		return nil, err
 	}
 	if o.passwordFile != "" {
-		text, err := os.ReadFile(o.passwordFile)
-		if err != nil {
+		if kit.Password, err = files.ReadSecret(o.passwordFile); err != nil {
 			return nil, fmt.Errorf("cannot read the password: %w", err)
-		}
-		kit.Password = strings.TrimRight(string(text), "\r\n")
-		if strings.ContainsAny(kit.Password, "\r\n") {
-			return nil, fmt.Errorf("the password in %s has more than one line", o.passwordFile)
 		}
 	}
 	return kit, kit.login(cfg, now)

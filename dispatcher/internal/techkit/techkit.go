@@ -16,7 +16,7 @@ import (
 )
 
 //go:embed files
-var files embed.FS
+var sources embed.FS
 
 // Kit is what goes into one archive. Every text must be free of line breaks.
 type Kit struct {
@@ -57,7 +57,7 @@ func (k *Kit) Write(w io.Writer, now time.Time) error {
 		{"ask.sh", "ask.sh.tmpl", 0o700}, {"watch.sh", "watch.sh.tmpl", 0o700}, {"ask.ps1", "ask.ps1.tmpl", 0o600}, {"watch.ps1", "watch.ps1.tmpl", 0o600},
 		{"cheatsheet.en.md", "cheatsheet.en.md.tmpl", 0o600}, {"cheatsheet.zh-CN.md", "cheatsheet.zh-CN.md.tmpl", 0o600},
 	} {
-		text, err := template.ParseFS(files, "files/"+f.source)
+		text, err := template.ParseFS(sources, "files/"+f.source)
 		if err != nil {
 			return fmt.Errorf("cannot read %s: %w", f.source, err)
 		}

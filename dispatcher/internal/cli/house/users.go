@@ -1,7 +1,6 @@
 package house
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"muster/broker/server/users"
 	"muster/dispatcher/internal/cli/folders"
 	"muster/dispatcher/internal/cli/screen"
+	"muster/internal/files"
 )
 
 // usersCommand works on the users file.
@@ -20,8 +20,11 @@ func usersCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "users",
 		Short: "List the users, or make the hash of a password for the users file",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Long: fmt.Sprintf("Users stand in the users file that the configuration names; SIGHUP, or dispatcher reload, takes it in.\n"+
+			"A name is 1 to 63 of A-Z a-z 0-9 . _ - and begins with a letter or digit; names that differ only in case are refused.\n"+
+			"A file names at most %d users and terminals, in %d MiB.", users.MaxEntries, users.MaxFileBytes>>20),
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(usersListCommand(), hashPasswordCommand())
 	return cmd
@@ -104,17 +107,14 @@ func showUsers(w io.Writer, book *users.Book) {
 
 func hashPasswordCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "hash-password < FILE",
-		Short:   "Print the hash of the password on standard input, for the users file",
-		Long:    "Read one password, up to its line break, from standard input: on a command line every process could read it.",
+		Use:   "hash-password < FILE",
+		Short: "Print the hash of the password on standard input, for the users file",
+		Long: fmt.Sprintf("Read one password, one line of %d to %d bytes of UTF-8 without control characters, from standard input: on a\n"+
+			"command line every process could read it. What everybody guesses is refused.", users.MinPassword, files.MaxSecret),
 		Example: "  dispatcher users hash-password < alice.pw",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			text, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
-			if err != nil && !errors.Is(err, io.EOF) {
-				return fmt.Errorf("cannot read the password: %w", err)
-			}
-			hash, err := users.HashPassword([]byte(strings.TrimRight(text, "\r\n")))
+			hash, err := users.HashFrom(cmd.InOrStdin())
 			if err != nil {
 				return err
 			}
