@@ -3,7 +3,6 @@ package storage_test
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -148,37 +147,35 @@ func TestABackupThatIsCutOffLeavesNothingThatLooksWhole(t *testing.T) {
 	}
 	size, copying := sizeOf(t, whole), 0
 	file := filepath.Join(place, "backup.db")
-	for n := range int64(8) {
-		part := s.cutOff(file, size*n/7, (*programs.Process).Kill)
+	copied := func(bytes int64) func(part string, pid int) bool {
+		return func(part string, _ int) bool {
+			info, err := os.Stat(part)
+			return err == nil && info.Size() >= bytes
+		}
+	}
+	for n := range int64(7) {
+		part := s.cutOff(file, copied(size*n/7), (*programs.Process).Kill)
 		if part == "" {
 			continue // it was too fast
 		}
-		for _, name := range names(t, place) {
-			if !strings.HasPrefix(name, filepath.Base(part)) {
-				t.Fatalf("a killed backup left %s", name)
-			}
-		}
-		left := sizeOf(t, part)
-		if left < size {
+		s.wantNothingWhole(part, size)
+		if sizeOf(t, part) < size {
 			copying++
 		}
-		data := t.TempDir()
-		said, code := dispatcher(t, "restore", part, "--data", data)
-		if code == 0 && (left < size || site.Number(t, data, `SELECT count(*) FROM tasks`) != 20_000) {
-			t.Errorf("%d of %d bytes were restored: %s", left, size, said)
-		}
-		if found := names(t, data); code != 0 && fmt.Sprint(found) != "[muster.db.lock]" {
-			t.Errorf("a refused restore left %v: %s", found, said)
-		}
-		if err := errors.Join(os.Remove(part), os.RemoveAll(part+"-journal")); err != nil {
-			t.Fatal(err)
-		}
+		tidy(t, part)
 	}
 	if copying == 0 {
 		t.Error("no backup was killed while it copied")
 	}
 	t.Logf("%d were killed while they copied %d bytes", copying, size)
-	s.cutOff(file, 1, (*programs.Process).Terminate)
+	reading := func(_ string, pid int) bool { return readBy(pid) > size*3/2 } // all of the database, and half of the copy
+	if part := s.cutOff(file, reading, (*programs.Process).Kill); part == "" {
+		t.Error("no backup was killed while it read the copy")
+	} else {
+		s.wantNothingWhole(part, size)
+		tidy(t, part)
+	}
+	s.cutOff(file, copied(1), (*programs.Process).Terminate)
 	if got := names(t, place); len(got) > 0 && got[0] != "backup.db" {
 		t.Errorf("a backup that was told to end left %v", got)
 	}
@@ -188,16 +185,13 @@ func TestABackupThatIsCutOffLeavesNothingThatLooksWhole(t *testing.T) {
 	}
 }
 
-// cutOff starts a backup and ends it once its copy has so many bytes. It returns the
-// copy, "" when the backup was faster.
-func (s *headquarters) cutOff(file string, bytes int64, end func(*programs.Process)) (part string) {
+// cutOff starts a backup and ends it at a moment. It returns the copy, "" when the backup
+// was faster.
+func (s *headquarters) cutOff(file string, at func(part string, pid int) bool, end func(*programs.Process)) (part string) {
 	s.t.Helper()
 	p := programs.Launch(s.t, filepath.Join(bin, "dispatcher"), "backup", file, "--data", s.data)
 	part = fmt.Sprintf("%s.part-%d", file, p.PID())
-	for running := true; running; {
-		if info, err := os.Stat(part); err == nil && info.Size() >= bytes {
-			break
-		}
+	for running := true; running && !at(part, p.PID()); {
 		select {
 		case <-p.Done():
 			running = false
@@ -210,6 +204,44 @@ func (s *headquarters) cutOff(file string, bytes int64, end func(*programs.Proce
 		return ""
 	}
 	return part
+}
+
+// readBy is how many bytes a process has read, 0 when it has ended.
+func readBy(pid int) (bytes int64) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	if err == nil {
+		_, _ = fmt.Sscanf(string(text), "rchar: %d", &bytes)
+	}
+	return bytes
+}
+
+// wantNothingWhole wants a killed backup to have left nothing of its name, and what it
+// left to be refused unless it had all of it.
+func (s *headquarters) wantNothingWhole(part string, size int64) {
+	s.t.Helper()
+	for _, name := range names(s.t, filepath.Dir(part)) {
+		if !strings.HasPrefix(name, filepath.Base(part)) {
+			s.t.Errorf("a killed backup left %s", name)
+		}
+	}
+	left, data := sizeOf(s.t, part), s.t.TempDir()
+	said, code := dispatcher(s.t, "restore", part, "--data", data)
+	if code == 0 && (left < size || site.Number(s.t, data, `SELECT count(*) FROM tasks`) != 20_000) {
+		s.t.Errorf("%d of %d bytes were restored: %s", left, size, said)
+	}
+	if found := names(s.t, data); code != 0 && fmt.Sprint(found) != "[muster.db.lock]" {
+		s.t.Errorf("a refused restore left %v: %s", found, said)
+	}
+}
+
+// tidy removes what a killed backup left.
+func tidy(t *testing.T, part string) {
+	t.Helper()
+	for _, path := range []string{part, part + "-journal", strings.TrimSuffix(part, filepath.Ext(part))} {
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // TestBackupAndRestoreOfAStoppedHeadquarters, stopped in order or killed; and a restore
