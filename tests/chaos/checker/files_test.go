@@ -255,7 +255,7 @@ func htmlOf(r protocol.Report) string {
 		n    int
 	}{{"succeeded", r.Counts.Succeeded}, {"failed", r.Counts.Failed}, {"timed out", r.Counts.TimedOut}, {"offline", r.Counts.Offline},
 		{"cancelled", r.Counts.Cancelled}, {"targets", r.Targets}} {
-		fmt.Fprintf(&b, "<tr><th scope=\"row\">数 <span lang=\"en\">%s</span></th><td class=\"n\">%d</td><td class=\"n\">-</td></tr>\n", row.name, row.n)
+		fmt.Fprintf(&b, "<tr><th scope=\"row\">数 <span lang=\"en\">%s</span></th><td class=\"n\"><data value=\"%d\">%d</data></td><td class=\"n\">-</td></tr>\n", row.name, row.n, row.n)
 	}
 	b.WriteString("</tbody>\n</table>\n" + cardsOf(r) + "<table id=\"stores\">\n<thead></thead>\n<tbody>\n")
 	for _, row := range r.Stores {

@@ -82,7 +82,7 @@ var apostrophe = regexp.MustCompile(`(?m)^'`)
 // and all stores.
 var (
 	htmlTable = regexp.MustCompile(`(?s)<table id="(counts|stores)">.*?<tbody>(.*?)</tbody>`)
-	htmlCount = regexp.MustCompile(`<tr(?: class="sum")?><th scope="row">[^\n]*?<span lang="en">([a-z ]+)</span>[^\n]*?</th><td class="n">(\d+)</td>`)
+	htmlCount = regexp.MustCompile(`<tr(?: class="sum")?><th scope="row">[^\n]*?<span lang="en">([a-z ]+)</span>[^\n]*?</th><td class="n"><data value="(\d+)">([\d,]+)</data></td>`)
 	htmlStore = regexp.MustCompile(`<tr><td><bdi>([^<]*)</bdi></td><td><bdi>[^<]*</bdi></td><td>[^<]*<span lang="en">([a-z ]+)</span>[^\n]*?</td><td>([a-z_]*)</td>`)
 )
 
@@ -100,9 +100,12 @@ func htmlClaim(content []byte, columns []protocol.Column) (claim, error) {
 	counts := htmlCount.FindAllStringSubmatch(tables["counts"], -1)
 	for _, row := range counts {
 		into, known := buckets[row[1]]
-		n, err := strconv.Atoi(row[2])
+		n, err := strconv.Atoi(strings.ReplaceAll(row[3], ",", "")) // what people read
 		if !known || err != nil {
 			return claim{}, fmt.Errorf("it counts %q", row[1])
+		}
+		if strconv.Itoa(n) != row[2] {
+			return claim{}, fmt.Errorf("it shows %s %s, and means %s", row[3], row[1], row[2])
 		}
 		*into = n
 	}

@@ -46,7 +46,12 @@ func reportPlants() []plant {
 		{name: "HTML says otherwise", rule: checker.Reports, want: `I5: run R1 file 20260917-1800_probe_R1_r2.html it counts 2 succeeded 0 failed 0 timed out 0 offline 0 cancelled, the store has 3 succeeded 0 failed 0 timed out 0 offline 0 cancelled` +
 			"\n" + `I5: run R1 file 20260917-1800_probe_R1_r2.html its buckets sum to 2 of 3 targets`,
 			after: func(w *world) {
-				w.rewrite("20260917-1800_probe_R1_r2.html", `succeeded</span></th><td class="n">3`, `succeeded</span></th><td class="n">2`)
+				w.rewrite("20260917-1800_probe_R1_r2.html", `succeeded</span></th><td class="n"><data value="3">3<`, `succeeded</span></th><td class="n"><data value="2">2<`)
+				w.relook()
+			}},
+		{name: "HTML shows another number than it means", rule: checker.Reports, want: `I5: run R1 file 20260917-1800_probe_R1_r2.html it cannot be read: it shows 2 succeeded, and means 3`,
+			after: func(w *world) {
+				w.rewrite("20260917-1800_probe_R1_r2.html", `succeeded</span></th><td class="n"><data value="3">3<`, `succeeded</span></th><td class="n"><data value="3">2<`)
 				w.relook()
 			}},
 		{name: "HTML has another row", rule: checker.Reports, want: `I5: run R3 file 20260917-1800_probe_R3_r1.html it has store D as offline "went_offline", the store has timed_out "online_never_claimed"`,
@@ -151,7 +156,7 @@ func bytePlants() []plant {
 			after: func(w *world) {
 				w.e.Reports["2026/09/20260917-1800_probe_R2_r1.csv"] = []byte("changed")
 			}},
-		{name: "a file that changed between two looks", rule: checker.Reports, want: `I5: file 2026/09/20260917-1800_probe_R1_r1.html (collector-watch.jsonl:94) its bytes hashed to a35c07067628 (collector-watch.jsonl:66) and now to d9298a10d1b0`,
+		{name: "a file that changed between two looks", rule: checker.Reports, want: `I5: file 2026/09/20260917-1800_probe_R1_r1.html (collector-watch.jsonl:94) its bytes hashed to e455f63eac4b (collector-watch.jsonl:66) and now to d9298a10d1b0`,
 			after: func(w *world) {
 				w.say(100_000, watch, history.Line{Act: history.ActLooked, Name: "2026/09/20260917-1800_probe_R1_r1.html", SHA256: sum("other")})
 			}},
