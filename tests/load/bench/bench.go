@@ -1,7 +1,8 @@
 // Package bench plans measurements of headquarters beside the programs that people
 // would take instead, runs them in turns, and writes what came of it.
 //
-// It measures nothing itself: each figure is a line that another command printed.
+// It measures nothing itself but how busy the machine was: each figure is a line that another
+// command printed.
 package bench
 
 import (
@@ -18,6 +19,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"muster/tests/load/meter"
 )
 
 // Bench measures ours and, where the peers' program is there, theirs, in turns.
@@ -163,13 +166,20 @@ func (o *Bench) once(ctx context.Context, rep int, s step) figure {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	cmd.WaitDelay = time.Second
+	span, err := meter.Start()
+	if err != nil {
+		f.Failed = err.Error()
+		return f
+	}
 	out, err := cmd.Output()
 	switch {
 	case err != nil:
 		err = fmt.Errorf("%w: %s", err, lastLine(stderr.Bytes()))
 	case s.who == inProcess:
 		f.Commit = Commit()
-		f.Values, err = metrics(out)
+		if f.Values, err = metrics(out); err == nil {
+			f.Values["Other"], err = others(span, cmd)
+		}
 	default:
 		err = f.read(bytes.TrimSpace(out))
 	}
@@ -180,6 +190,13 @@ func (o *Bench) once(ctx context.Context, rep int, s step) figure {
 		f.largest()
 	}
 	return f
+}
+
+// others is how many cores everybody but the command and what it started has used.
+func others(span meter.Span, cmd *exec.Cmd) (float64, error) {
+	used, err := span.Stop()
+	own := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	return max(0, used.Other-own.Seconds()/used.Wall.Seconds()), err
 }
 
 // largest is the size of the largest program of an agent.

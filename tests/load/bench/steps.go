@@ -52,7 +52,7 @@ func thousands(n int) string {
 // parts are what bench can measure, in this order, each with its groups: the steps
 // of a group take turns.
 func parts() []string {
-	return []string{"dispatch", "fanout", "ingest", "conns", "restart", "report", "growth", "agent"}
+	return []string{"dispatch", "fanout", "ingest", "conns", "restart", "report", "formats", "growth", "agent"}
 }
 
 func groups(part string) [][]step {
@@ -84,7 +84,9 @@ func groups(part string) [][]step {
 			{label: labelReport, sys: "muster", args: []string{"growth", "-n", "100000"}},
 			peerCase(labelReport, "river-shared", 100_000, 500, ""),
 			{label: labelReport, sys: "scan", who: peers, args: []string{"report", "-n", "100000"}},
-		}, {
+		}}
+	case "formats":
+		return [][]step{{
 			{label: labelFormats, sys: "muster", who: inProcess, args: []string{"BenchmarkReportOfHundredThousandStores", "muster/dispatcher/app/rollcall", "1x"}},
 			{label: labelBeside, sys: "muster", who: inProcess, args: []string{"BenchmarkIntakeBesideAReport", "muster/dispatcher/app/rollcall", "1x"}},
 		}}
