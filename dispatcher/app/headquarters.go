@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -145,7 +146,20 @@ func (hq *headquarters) start(ctx context.Context, cleanup *stack) error {
 			return err
 		}
 	}
+	cleanup.push(hq.remember(ctx))
 	return nil
+}
+
+// remember has the store register read, so that the first run need not wait for that.
+func (hq *headquarters) remember(ctx context.Context) (stop func() error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var reading sync.WaitGroup
+	reading.Go(func() { _, _ = hq.store.ListPlaces(ctx) }) // whoever needs it tries again, and says why not
+	return func() error {
+		cancel()
+		reading.Wait()
+		return nil
+	}
 }
 
 func (hq *headquarters) openLink(ctx context.Context) error {

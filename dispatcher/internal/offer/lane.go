@@ -41,7 +41,7 @@ func (l *lane) mark(storeID, taskID string, settled bool) {
 		l.moved[taskID] = struct{}{}
 	}
 	w := l.add(storeID, taskID)
-	w.listed = nil
+	w.listed, w.made = nil, nil
 	w.settled = w.settled || settled
 }
 

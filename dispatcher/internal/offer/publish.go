@@ -70,11 +70,14 @@ func (o *Offers) work(ctx context.Context, l *lane) {
 
 // publish brings one topic up to date.
 func (o *Offers) publish(ctx context.Context, w *work) error {
-	if !o.wanted(w.store, w.task) {
+	if w.made == nil && !o.wanted(w.store, w.task) { // who made it has asked
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
-	defer cancel()
+	if w.made == nil || o.cfg.Wanted == nil { // else nothing waits for anything
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, publishTimeout)
+		defer cancel()
+	}
 	out, open, err := o.say(ctx, w)
 	if err != nil {
 		return err
@@ -95,7 +98,7 @@ func (o *Offers) say(ctx context.Context, w *work) (out transport.Outbound, open
 	if !open || kept <= 0 {
 		return out, false, nil
 	}
-	if w.listed != nil && w.made != nil {
+	if w.made != nil {
 		out = *w.made
 	} else {
 		r, err := o.run(ctx, t.RunID)

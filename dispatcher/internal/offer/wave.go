@@ -17,8 +17,8 @@ const (
 	// KiB each: as many as can be made meanwhile.
 	madeAhead = 8192
 	// rush bounds how long others wait for the offers of a new run to be out: those of
-	// ten thousand terminals take less.
-	rush = 250 * time.Millisecond
+	// five thousand terminals take less, signed and on two cores that they share.
+	rush = 500 * time.Millisecond
 )
 
 // wave is the offers of a run that is being created. They are made while the disk is
@@ -122,7 +122,7 @@ func (w *wave) dealt() {
 func (w *wave) end() { w.once.Do(func() { close(w.out) }) }
 
 // Rush returns once the offers of the run that was created last are out, or after a
-// quarter of a second, or when ctx ends. Who has a lower claim to the processor waits
+// half a second, or when ctx ends. Who has a lower claim to the processor waits
 // here: a store that does not know of its task loses more by a wait than one that asks
 // for it.
 func (o *Offers) Rush(ctx context.Context) {

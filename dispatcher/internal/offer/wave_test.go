@@ -185,7 +185,7 @@ func TestOthersWaitForTheOffersOfANewRun(t *testing.T) {
 		}
 		d.Create("more", 16_000, steptest.Policy())
 		synctest.Wait()
-		if got := wait(); got != 250*time.Millisecond {
+		if got := wait(); got != 500*time.Millisecond {
 			t.Errorf("waits %v for many", got)
 		}
 	})

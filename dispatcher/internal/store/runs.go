@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"muster/dispatcher/internal/store/internal/audit"
 	"muster/dispatcher/internal/store/internal/sqlite"
+	"muster/internal/protocol"
 	"muster/internal/task"
 )
 
@@ -166,10 +168,11 @@ func insertRun(tx *sqlite.Tx, run Run, places []Place, tasks []NewTask, req Requ
 	if err != nil {
 		return err
 	}
+	labels := sameLabels()
 	err = tx.Insert(`INSERT INTO run_targets (run_id, store_id, name, time_zone, labels)`, sqlite.Placeholders(5), len(places),
 		func(i int) []any {
 			p := places[i]
-			return []any{run.RunID, p.StoreID, p.Name, p.TimeZone, sqlite.Document{Content: p.Labels}}
+			return []any{run.RunID, p.StoreID, p.Name, p.TimeZone, labels(p.Labels)}
 		})
 	if err != nil {
 		return fmt.Errorf("cannot freeze %d targets: %w", len(places), err)
@@ -190,6 +193,22 @@ func insertRun(tx *sqlite.Tx, run Run, places []Place, tasks []NewTask, req Requ
 		}
 	}
 	return nil
+}
+
+// sameLabels makes JSON text of labels, and does it once for places in a row that are
+// labelled alike.
+func sameLabels() func(map[string]string) any {
+	var last map[string]string
+	var text any
+	return func(labels map[string]string) any {
+		if text == nil || (last == nil) != (labels == nil) || !maps.Equal(last, labels) {
+			last, text = labels, sqlite.Document{Content: labels}
+			if doc, err := protocol.Encode(labels); err == nil {
+				text = string(doc)
+			}
+		}
+		return text
+	}
 }
 
 // FindRequest returns what the user asked under the id and the run that it

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"muster/dispatcher/internal/store/internal/sqlite"
@@ -19,7 +21,8 @@ type placeCounts struct{ added, changed, retired int }
 // count as added when they return.
 func (r *Roster) ReplacePlaces(ctx context.Context, source string, places []Place, now time.Time) (added, changed, retired int, err error) {
 	var n placeCounts
-	err = r.db.Write(ctx, sqlite.Op{Run: func(tx *sqlite.Tx) (err error) {
+	defer r.known.forget()
+	err = r.db.Write(ctx, sqlite.Op{Committed: r.known.forget, Run: func(tx *sqlite.Tx) (err error) {
 		if n, err = replacePlaces(ctx, tx, places, now); err != nil {
 			return err
 		}
@@ -52,7 +55,7 @@ func placesNote(source string, places int) string { return fmt.Sprintf("%s %d", 
 
 func replacePlaces(ctx context.Context, tx *sqlite.Tx, places []Place, now time.Time) (placeCounts, error) {
 	var n placeCounts
-	before, err := sqlite.List(ctx, tx, scanPlace, selectPlaces)
+	before, err := sqlite.List(ctx, tx, placesAlike(), selectPlaces)
 	if err != nil {
 		return n, err
 	}
@@ -91,19 +94,66 @@ func replacePlaces(ctx context.Context, tx *sqlite.Tx, places []Place, now time.
 	return n, nil
 }
 
-// ListPlaces returns the active places, by id.
+// ListPlaces returns the active places, by id. They are read once and kept in memory:
+// neither the list nor what is in it may be changed.
 func (r *Roster) ListPlaces(ctx context.Context) ([]Place, error) {
-	places, err := sqlite.List(ctx, r.db.Readers(), scanPlace, selectPlaces)
+	places, change := r.known.get()
+	if places != nil {
+		return places, nil
+	}
+	places, err := sqlite.List(ctx, r.db.Readers(), placesAlike(), selectPlaces)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list places: %w", err)
 	}
+	places = slices.Clip(places)
+	r.known.keep(places, change)
 	return places, nil
+}
+
+// known is the register as it was last read.
+type known struct {
+	mu     sync.Mutex
+	places []Place // nil: it is to be read
+	change int     // the number of the last change
+}
+
+func (k *known) get() (places []Place, change int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.places, k.change
+}
+
+// keep keeps what was read, unless it changed since: change is as get told.
+func (k *known) keep(places []Place, change int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.change == change {
+		k.places = places
+	}
+}
+
+func (k *known) forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.places = nil
+	k.change++
 }
 
 const selectPlaces = `SELECT store_id, name, time_zone, labels FROM places WHERE active = 1 ORDER BY store_id`
 
-func scanPlace(row sqlite.Row) (Place, error) {
-	var p Place
-	err := row.Scan(&p.StoreID, &p.Name, &p.TimeZone, sqlite.Document{Content: &p.Labels})
-	return p, err
+// placesAlike scans places. Those that are labelled alike share their labels.
+func placesAlike() func(sqlite.Row) (Place, error) {
+	alike := map[string]map[string]string{}
+	return func(row sqlite.Row) (p Place, err error) {
+		var labels string
+		if err = row.Scan(&p.StoreID, &p.Name, &p.TimeZone, &labels); err != nil {
+			return p, err
+		}
+		var known bool
+		if p.Labels, known = alike[labels]; !known {
+			err = sqlite.Document{Content: &p.Labels}.Scan(labels)
+			alike[labels] = p.Labels
+		}
+		return p, err
+	}
 }

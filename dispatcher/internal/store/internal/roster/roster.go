@@ -12,7 +12,10 @@ import (
 )
 
 // Roster reads and writes places and terminals. Safe for concurrent use.
-type Roster struct{ db *sqlite.DB }
+type Roster struct {
+	db    *sqlite.DB
+	known known
+}
 
 // New returns the roster in the database.
 func New(db *sqlite.DB) *Roster { return &Roster{db: db} }
