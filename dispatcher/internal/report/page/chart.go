@@ -73,6 +73,12 @@ func drawn(head *protocol.ReportHead, ms []int64) chart {
 		c.Each.Zh += "，最高 " + words.Count(most) + " 家"
 		c.Each.En += ", the highest " + words.Count(most)
 	}
+	if c.Late {
+		c.Each.Zh += "，截止后另有刻度"
+		c.Each.En += ", another scale behind the barrier"
+	}
+	c.Each.Zh += "；折线为累计应答。"
+	c.Each.En += "; the line is how many had come."
 	return c
 }
 

@@ -131,7 +131,7 @@
     const shown = whole ? cells.slice(from) : cells.slice(-1);
     const names = whole ? titles.slice(from) : titles.slice(-1);
     if (facts[i].r) list.append(el("div", {}, el("dt", {}, both("原因代码", "reason code")), el("dd", {}, el("code", {}, facts[i].r))));
-    shown.forEach((cell, k) => list.append(el("div", {}, el("dt", {}, both(names[k].zh, names[k].en)), el("dd", {}, ...cell.childNodes))));
+    shown.forEach((cell, k) => list.append(el("div", {}, el("dt", {}, both(names[k].zh, names[k].en)), el("dd", {}, ...(cell.textContent === "" ? ["–"] : cell.childNodes)))));
     if (!whole) list.append(el("div", {}, el("dt", {}, both("过程", "evidence")), el("dd", {}, both("见 JSON、CSV 或 XLSX 文件", "in the JSON, CSV and XLSX files"))));
     return el("tr", { "class": "detail" }, el("td", { colspan: 4 + columns }, list));
   }

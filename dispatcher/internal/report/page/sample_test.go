@@ -99,7 +99,7 @@ func answered(i int, random *rand.Rand) protocol.StoreRow {
 
 func silent(row protocol.StoreRow, outcome task.Outcome, reason task.Reason) protocol.StoreRow {
 	row.Outcome, row.Reason, row.Status, row.FinishedAt, row.SHA256, row.Bytes = outcome, reason, task.Pending, protocol.Time{}, "", 0
-	row.Columns = nothing()
+	row.Columns, row.TerminalID = nothing(), ""
 	row.Evidence = protocol.Evidence{LastSeenAt: at(-3 * time.Hour), AttemptsOf: 2}
 	return row
 }
