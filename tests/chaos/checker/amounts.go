@@ -40,8 +40,9 @@ type bin struct {
 
 // amounts are what a report says of all columns that have a type.
 type amounts struct {
-	said []amount
-	bins map[int][]bin
+	said   []amount
+	bins   map[int][]bin
+	rounds bool // means have two decimals
 }
 
 func (a *amounts) say(column int, about, value string) {
@@ -258,12 +259,34 @@ func (b *book) compareAmounts(said *amounts, where Finding, sums map[int]*sum) {
 		sums[i].into(&want, i)
 		b.compareBins(said.bins[i], where, sums[i])
 	}
+	if said.rounds {
+		for i := range want.said {
+			want.said[i].value = said.rounded(want.said[i])
+		}
+	}
 	for _, extra := range without(said.said, want.said) {
 		b.broken(where, "of column %s it says %s: %s, and the rows do not amount to that", sumName(sums, extra.column), clip(extra.about), clip(extra.value))
 	}
 	for _, lack := range without(want.said, said.said) {
 		b.broken(where, "of column %s it lacks %s: %s", sumName(sums, lack.column), clip(lack.about), clip(lack.value))
 	}
+}
+
+// rounded is a mean as the file says it, if that is the mean to two decimals.
+func (a *amounts) rounded(mean amount) string {
+	exact, err := strconv.ParseFloat(mean.value, 64)
+	if mean.about != string(protocol.AggregateMean) || err != nil || math.Abs(exact) < 1 {
+		return mean.value
+	}
+	const half = 0.005 + 1e-9
+	for _, s := range a.said {
+		near, err := strconv.ParseFloat(s.value, 64)
+		_, fraction, _ := strings.Cut(s.value, ".")
+		if s.column == mean.column && s.about == mean.about && err == nil && len(fraction) <= 2 && math.Abs(near-exact) <= half {
+			return s.value
+		}
+	}
+	return mean.value
 }
 
 func sumName(sums map[int]*sum, column int) string {

@@ -249,8 +249,8 @@ var (
 	htmlCards   = regexp.MustCompile(`(?s)<ul class="totals">\n(.*?)</ul>\n</section>`)
 	htmlTitle   = regexp.MustCompile(`^<h3><bdi>[^\n]*<span lang="en">([^<]*)</span></bdi></h3>\n<p class="soft">[^\n]*<span lang="en">([\d,]+) of ([\d,]+) stores</span></p>\n`)
 	htmlFact    = regexp.MustCompile(`<dt>[^\n]*?<span lang="en">([^<]*)</span></dt><dd>[^\n]*?<span lang="en">([^<]*)</span> <small class="soft">[^\n]*?<span lang="en">([\d,]+) of ([\d,]+) stores</span></small></dd>`)
-	htmlWrong   = regexp.MustCompile(`<span lang="en">(\d+) with a value of another type, in no total</span></summary><p><bdi>([^<]*)</bdi>`)
-	htmlList    = regexp.MustCompile(`(?s)<thead><tr><th scope="col">[^\n]*?<span lang="en">([^<]*)</span></th>.*?<tbody>\n(.*?)</tbody>`)
+	htmlWrong   = regexp.MustCompile(`<span lang="en">([\d,]+) with a value of another type, in no total</span></summary><p><bdi>([^<]*)</bdi>`)
+	htmlList    = regexp.MustCompile(`^<tr><th scope="col">[^\n]*?<span lang="en">([^<]*)</span></th>`)
 	htmlListRow = regexp.MustCompile(`<th scope="row"><bdi>[^\n]*?<span lang="en">([^<]*)</span></bdi></th>[^\n]*<td class="n">[^\n]*?<span lang="en">([^<]*)</span></td></tr>`)
 	htmlRest    = regexp.MustCompile(`<span lang="en">([\d,]+) other values at ([\d,]+) stores</span>`)
 	htmlSpan    = regexp.MustCompile(`^(\S+) ≤ x < (\S+)$`)
@@ -270,7 +270,7 @@ func htmlAmounts(content []byte, columns []protocol.Column) (*amounts, error) {
 	if len(cards) != len(typed) {
 		return nil, fmt.Errorf("it has the totals of %d columns, %d have a type", len(cards), len(typed))
 	}
-	a := &amounts{bins: map[int][]bin{}}
+	a := &amounts{bins: map[int][]bin{}, rounds: true}
 	for n, card := range cards {
 		if err := htmlCard(a, typed[n], &columns[typed[n]], card); err != nil {
 			return nil, err
@@ -286,7 +286,7 @@ func htmlCard(a *amounts, i int, c *protocol.Column, card string) error {
 	}
 	a.say(i, aboutCoverage, bare(title[2])+" of "+bare(title[3]))
 	if wrong := htmlWrong.FindStringSubmatch(card); wrong != nil {
-		a.say(i, aboutWrong, wrong[1])
+		a.say(i, aboutWrong, bare(wrong[1]))
 		for id := range strings.SplitSeq(wrong[2], ", ") {
 			a.say(i, aboutWrongID, id)
 		}
@@ -302,8 +302,12 @@ func htmlCard(a *amounts, i int, c *protocol.Column, card string) error {
 		}
 		a.say(i, string(name), value)
 	}
-	for _, list := range htmlList.FindAllStringSubmatch(card, -1) {
-		for _, row := range htmlListRow.FindAllStringSubmatch(list[2], -1) {
+	for _, text := range strings.Split(card, "<thead>")[1:] { // some lines may be folded
+		list := htmlList.FindStringSubmatch(text)
+		if list == nil {
+			return fmt.Errorf("of column %s it has a list without a name", c.Name)
+		}
+		for _, row := range htmlListRow.FindAllStringSubmatch(text, -1) {
 			switch list[1] {
 			case "stores by value":
 				a.say(i, aboutValue+pageValue(c.Type, row[1]), bare(row[2]))

@@ -236,6 +236,8 @@ func totalPlants() []plant {
 				ofR4 + ".xlsx it cannot be read: its totals are of 3 columns, 4 have a type"},
 		{name: "HTML has another largest store", rule: checker.Reports, before: typed, after: file(".html", bilingual("A"), bilingual("D")),
 			want: ofR4 + ".html of column lines it says most at D: 1200, and the rows do not amount to that\n" + ofR4 + ".html of column lines it lacks most at A: 1200"},
+		{name: "HTML rounds a mean to another", rule: checker.Reports, before: typed, after: file(".html", bilingual("617"), bilingual("617.01")),
+			want: ofR4 + ".html of column lines it says mean: 617.01, and the rows do not amount to that\n" + ofR4 + ".html of column lines it lacks mean: 617"},
 		{name: "HTML shows a part as the whole", rule: checker.Reports, before: typed,
 			after: file(".html", bilingual("1,234")+` <small class="soft">`+bilingual("2 of 3 stores"), bilingual("1,234")+` <small class="soft">`+bilingual("3 of 3 stores")),
 			want:  ofR4 + `.html it cannot be read: of column lines it says "sum" of 3 of 3 stores`},
