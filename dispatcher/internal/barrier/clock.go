@@ -16,6 +16,9 @@ const (
 	// run: what stores said meanwhile is taken in first. A barrier may be late by a
 	// second.
 	hearing = 700 * time.Millisecond
+	// longestHearing bounds it where headquarters stops again and again: then deadlines
+	// are kept as well as such a machine can.
+	longestHearing = 5 * time.Second
 	// firstDelay and lastDelay bound the wait before failed work is tried again.
 	firstDelay = time.Second
 	lastDelay  = time.Minute

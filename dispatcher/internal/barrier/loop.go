@@ -115,8 +115,9 @@ func (b *Barrier) turn(ctx context.Context, last *reading) time.Duration {
 		_ = b.deps.Ward.Do(quarantine.AlarmStep, "what the barrier notes of a run", func() error { f(); return nil })
 	}
 	wait := time.Until(last.deaf)
-	if wait <= 0 {
+	if wait <= 0 || len(b.clock) == 0 {
 		b.startDue(ctx)
+		last.deafSince = time.Time{}
 	}
 	if len(b.clock) == 0 {
 		return 0
@@ -139,14 +140,18 @@ type reading struct {
 	now, mono time.Time
 	lost      time.Duration // for which headquarters did not run
 	deaf      time.Time     // until when what was said meanwhile is taken in, by mono
+	deafSince time.Time     // since when nothing that is due was started for it; zero: it was
 }
 
 // follow lets what is only waited out, such as the quiet before a revision, last
 // as long as it would have when headquarters' time stepped since the last reading.
 func (b *Barrier) follow(last *reading) {
-	r := reading{b.deps.Now(), time.Now(), b.deps.Lost(), last.deaf}
+	r := reading{b.deps.Now(), time.Now(), b.deps.Lost(), last.deaf, last.deafSince}
 	if r.lost > last.lost {
-		r.deaf = r.mono.Add(hearing)
+		if r.deafSince.IsZero() {
+			r.deafSince = r.mono
+		}
+		r.deaf = earliest(r.mono.Add(hearing), r.deafSince.Add(longestHearing))
 		b.deps.Log.Warn("headquarters did not run for a while; deadlines wait until what came meanwhile is taken in", "lost", (r.lost - last.lost).String())
 	}
 	step := r.now.Sub(last.now) - r.mono.Sub(last.mono)

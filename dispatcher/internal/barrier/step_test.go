@@ -64,3 +64,19 @@ func TestWhatCameWhileHeadquartersWasFrozenIsTakenInBeforeTheBarrier(t *testing.
 		}
 	})
 }
+
+// TestAHeadquartersThatStopsAgainAndAgainKeepsItsBarriers, some seconds late at most.
+func TestAHeadquartersThatStopsAgainAndAgainKeepsItsBarriers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := setup(t)
+		d.create(2)
+		d.start()
+		for range 300 {
+			d.lost.Add(int64(time.Second))
+			d.pass(500 * time.Millisecond)
+		}
+		if got := d.run(); got.Revision != 1 || got.BarrierClosedAt.Sub(got.BarrierAt) > 6*time.Second {
+			t.Errorf("revision %d, closed %s after the deadline", got.Revision, got.BarrierClosedAt.Sub(got.BarrierAt))
+		}
+	})
+}
