@@ -18,10 +18,13 @@ func startTeller() *teller {
 	return t
 }
 
-// tell queues f. It must not be called after stop.
-func (t *teller) tell(f func()) {
+// tell queues what is to be called. It must not be called after stop.
+func (t *teller) tell(f ...func()) {
+	if len(f) == 0 {
+		return
+	}
 	t.mu.Lock()
-	t.queue = append(t.queue, f)
+	t.queue = append(t.queue, f...)
 	t.mu.Unlock()
 	select {
 	case t.wake <- struct{}{}:

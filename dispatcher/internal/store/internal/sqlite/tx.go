@@ -16,15 +16,7 @@ type Tx struct {
 
 // Exec runs a constant statement and returns the number of rows it changed.
 func (tx *Tx) Exec(query string, args ...any) (int64, error) {
-	stmt, err := tx.stmt(query) //nolint:sqlclosecheck // kept for the next call
-	if err != nil {
-		return 0, err
-	}
-	result, err := stmt.ExecContext(context.Background(), args...)
-	if err != nil {
-		return 0, tx.fail(err)
-	}
-	n, err := result.RowsAffected()
+	n, err := tx.w.direct.exec(tx.w.conn, query, args)
 	return n, tx.fail(err)
 }
 

@@ -42,13 +42,14 @@ type request struct {
 }
 
 type writer struct {
-	conn  *sql.Conn
-	queue chan *request
-	quit  chan struct{}
-	once  sync.Once
-	ended chan struct{}
-	stmts map[string]*sql.Stmt
-	told  *teller
+	conn   *sql.Conn
+	queue  queue
+	quit   chan struct{}
+	once   sync.Once
+	ended  chan struct{}
+	stmts  map[string]*sql.Stmt // of reads
+	direct direct
+	told   *teller
 
 	trouble trouble
 	ballast ballast
@@ -68,7 +69,7 @@ func startWriter(conn *sql.Conn, held ballast, guard *guard, o Options) *writer 
 		ballast: held,
 		guard:   guard,
 		pace:    pace{path: guard.path + paceSuffix},
-		queue:   make(chan *request), // unbuffered: what is handed over is answered
+		queue:   queue{wake: make(chan struct{}, 1)},
 		quit:    make(chan struct{}),
 		ended:   make(chan struct{}),
 		stmts:   map[string]*sql.Stmt{},
@@ -95,13 +96,12 @@ func (db *DB) Write(ctx context.Context, op Op) error {
 	if err := db.admit(ctx); err != nil {
 		return err
 	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	r := &request{op: op, ctx: ctx, done: make(chan struct{})}
-	select {
-	case db.writer.queue <- r:
-	case <-db.writer.quit:
+	if !db.writer.queue.put(r) {
 		return ErrClosed
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 	select {
 	case <-r.done:
@@ -118,12 +118,14 @@ func (w *writer) stop() error {
 	for _, stmt := range w.stmts {
 		_ = stmt.Close() // the connection goes next
 	}
+	_ = w.direct.close(w.conn)
 	w.pace.end(w.guard.lookAtFile() == nil)
 	return w.conn.Close()
 }
 
 func (w *writer) loop() {
 	defer close(w.ended)
+	defer w.queue.close()
 	look := time.NewTicker(calmInterval)
 	defer look.Stop()
 	for {
@@ -133,8 +135,11 @@ func (w *writer) loop() {
 		select {
 		case <-w.quit:
 			return
-		case first := <-w.queue:
-			w.commit(w.drain(first))
+		case <-w.queue.wake:
+			// While one group is synced the next one gathers by itself.
+			if group := w.queue.take(); len(group) > 0 {
+				w.commit(group)
+			}
 		case <-look.C:
 			w.noteIfBad(w.whole())
 			w.recover()
@@ -211,21 +216,6 @@ func touch(tx *Tx) error {
 	return tx.fail(err)
 }
 
-// drain takes what waits already and lingers for nothing: while one commit
-// syncs, the next group gathers by itself. What must be pinned ends its group.
-func (w *writer) drain(first *request) []*request {
-	group := []*request{first}
-	for len(group) < maxBatch && group[len(group)-1].op.Pin == nil {
-		select {
-		case r := <-w.queue:
-			group = append(group, r)
-		default:
-			return group
-		}
-	}
-	return group
-}
-
 func (w *writer) commit(group []*request) {
 	err := w.attempt(group)
 	if err == nil || len(group) == 1 {
@@ -257,6 +247,7 @@ func (w *writer) attempt(group []*request) error {
 }
 
 func (w *writer) answer(group []*request, err error) {
+	told := make([]func(), 0, len(group))
 	for _, r := range group {
 		switch r.err = err; {
 		case err == nil:
@@ -267,13 +258,12 @@ func (w *writer) answer(group []*request, err error) {
 		if r.err == nil && r.op.Pin != nil {
 			r.err = guarded(r.op.Pin)
 		}
+		if err == nil && r.skipped == nil && r.op.Committed != nil {
+			told = append(told, r.op.Committed)
+		}
 		close(r.done)
 	}
-	for _, r := range group {
-		if err == nil && r.skipped == nil && r.op.Committed != nil {
-			w.told.tell(r.op.Committed)
-		}
-	}
+	w.told.tell(told...)
 }
 
 // transact runs the group in one transaction, or leaves nothing of it. No
@@ -287,11 +277,13 @@ func (w *writer) transact(group []*request) (err error) {
 	if err := w.exec("BEGIN IMMEDIATE"); err != nil {
 		return fmt.Errorf("cannot begin: %w", err)
 	}
+	tx := &Tx{w: w}
 	for _, r := range group {
 		if r.skipped = r.ctx.Err(); r.skipped != nil {
 			continue
 		}
-		if err := runOne(r.op, &Tx{w: w}); err != nil {
+		tx.failed = nil
+		if err := runOne(r.op, tx); err != nil {
 			return errors.Join(err, w.rollback())
 		}
 	}
