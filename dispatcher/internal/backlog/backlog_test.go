@@ -69,8 +69,12 @@ func (d *desk) judge(run string) {
 // grant asks for the task of the i-th store.
 func (d *desk) grant(run string, i int) store.Granted {
 	d.t.Helper()
+	known, err := d.Store.GetTask(d.t.Context(), steptest.TaskID(run, i))
+	if err != nil {
+		d.t.Fatal(err)
+	}
 	got, err := d.Store.Grant(d.t.Context(), store.Grant{TaskID: steptest.TaskID(run, i), StoreID: steptest.StoreID(i),
-		TerminalID: "pos", LeaseUntil: time.Now().Add(time.Minute)}, time.Now())
+		TerminalID: "pos", LeaseUntil: time.Now().Add(time.Minute), Known: &known}, time.Now())
 	if err != nil {
 		d.t.Fatal(err)
 	}

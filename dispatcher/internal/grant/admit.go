@@ -105,7 +105,8 @@ func (c *claim) alone(a *Admission, do func() error) error {
 
 func (a *Admission) commit(ctx context.Context, p *admission, now time.Time) (err error) {
 	p.granted, err = a.cfg.Tasks.Grant(ctx, store.Grant{TaskID: p.claim.key.task,
-		StoreID: p.claim.key.who.store, TerminalID: p.claim.key.who.id, Instance: p.slot.instance, LeaseUntil: now.Add(firstLease(p.claim.run))}, now)
+		StoreID: p.claim.key.who.store, TerminalID: p.claim.key.who.id, Instance: p.slot.instance, LeaseUntil: now.Add(firstLease(p.claim.run)),
+		Known: p.claim.known}, now)
 	return err
 }
 

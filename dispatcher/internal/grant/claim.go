@@ -23,6 +23,9 @@ const (
 	// rereads bounds how often a task is read again because it moved between
 	// the read and the queue.
 	rereads = 3
+	// maxKnown bounds how many waiting claims keep their task as it was read, half a
+	// KiB each; those of others are read again when their turn has come.
+	maxKnown = 16_384
 )
 
 // HandleClaim takes a terminal's claim: it is answered at once when there is
@@ -119,6 +122,9 @@ func (a *Admission) enqueue(r *run, t store.Task, by asker) bool {
 		return false
 	}
 	c, fresh := a.queue.ask(claimKey{t.TaskID, by.who}, by.instance, r, time.Now())
+	if c.known = nil; len(a.queue.claims) <= maxKnown {
+		c.known = &t
+	}
 	if fresh {
 		c.noted = !t.ClaimedAt.IsZero()
 		a.fresh[r] = append(a.fresh[r], c)

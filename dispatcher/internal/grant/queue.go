@@ -5,16 +5,19 @@ import (
 	"container/heap"
 	"slices"
 	"time"
+
+	"muster/dispatcher/internal/store"
 )
 
 // claim is one terminal that waits for one task.
 type claim struct {
 	key   claimKey
 	run   *run
-	turn  uint64    // the order of asking
-	asked time.Time // the last time it asked, by time.Now
-	by    string    // the process of the terminal that asked last
-	noted bool      // the store knows that it waits
+	turn  uint64      // the order of asking
+	asked time.Time   // the last time it asked, by time.Now
+	by    string      // the process of the terminal that asked last
+	noted bool        // the store knows that it waits
+	known *store.Task // as it was read for the claim; nil: it is not kept
 }
 
 type claimKey struct {
@@ -27,8 +30,8 @@ type claimKey struct {
 type queue struct {
 	claims     map[claimKey]*claim
 	lines      map[string][]*claim // by run, in order of asking; never empty
-	byTask     map[string]map[*claim]struct{}
-	byTerminal map[terminal]map[*claim]struct{}
+	byTask     map[string][]*claim
+	byTerminal map[terminal][]*claim
 	turns      uint64
 }
 
@@ -36,8 +39,8 @@ func newQueue() queue {
 	return queue{
 		claims:     map[claimKey]*claim{},
 		lines:      map[string][]*claim{},
-		byTask:     map[string]map[*claim]struct{}{},
-		byTerminal: map[terminal]map[*claim]struct{}{},
+		byTask:     map[string][]*claim{},
+		byTerminal: map[terminal][]*claim{},
 	}
 }
 
@@ -52,8 +55,8 @@ func (q *queue) ask(key claimKey, by string, r *run, now time.Time) (c *claim, f
 	c = &claim{key: key, run: r, turn: q.turns, asked: now, by: by}
 	q.lines[r.RunID] = append(q.lines[r.RunID], c)
 	q.claims[key] = c
-	index(q.byTask, key.task, c)
-	index(q.byTerminal, key.who, c)
+	q.byTask[key.task] = append(q.byTask[key.task], c)
+	q.byTerminal[key.who] = append(q.byTerminal[key.who], c)
 	return c, true
 }
 
@@ -92,11 +95,8 @@ func (q *queue) dropTerminal(who terminal) []*claim {
 	return q.dropAll(q.byTerminal[who])
 }
 
-func (q *queue) dropAll(set map[*claim]struct{}) []*claim {
-	out := make([]*claim, 0, len(set))
-	for c := range set {
-		out = append(out, c)
-	}
+func (q *queue) dropAll(claims []*claim) []*claim {
+	out := slices.Clone(claims)
 	for _, c := range out {
 		q.drop(c)
 	}
@@ -117,17 +117,11 @@ func (q *queue) first(runID string, passes func(*claim) bool) *claim {
 	return nil
 }
 
-func index[K comparable](sets map[K]map[*claim]struct{}, key K, c *claim) {
-	if sets[key] == nil {
-		sets[key] = map[*claim]struct{}{}
-	}
-	sets[key][c] = struct{}{}
-}
-
-func unindex[K comparable](sets map[K]map[*claim]struct{}, key K, c *claim) {
-	delete(sets[key], c)
-	if len(sets[key]) == 0 {
-		delete(sets, key)
+func unindex[K comparable](lists map[K][]*claim, key K, c *claim) {
+	if left := slices.DeleteFunc(lists[key], func(other *claim) bool { return other == c }); len(left) > 0 {
+		lists[key] = left
+	} else {
+		delete(lists, key)
 	}
 }
 

@@ -93,6 +93,7 @@ func (i *Intake) conclude(ctx context.Context, a arrival, t store.Task) error {
 // commit settles an answer as it was judged, and gives the receipt.
 func (i *Intake) commit(ctx context.Context, a arrival, t store.Task, v verdict, now time.Time) error {
 	called, paid := i.paid(a) // the change that follows the commit takes the turn back
+	v.answer.Known = &t
 	settled, err := i.cfg.Attempts.Settle(ctx, v.answer, now)
 	if err != nil {
 		return fmt.Errorf("cannot take the result of task %s attempt %d: %w", t.TaskID, a.message.Attempt, err)

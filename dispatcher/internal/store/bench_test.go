@@ -61,15 +61,16 @@ func BenchmarkTask(b *testing.B) {
 			}
 			b.StartTimer()
 		}
-		if _, err := s.GetTask(b.Context(), taskID(n)); err != nil {
+		known, err := s.GetTask(b.Context(), taskID(n))
+		if err != nil {
 			b.Fatal(err)
 		}
-		g, err := s.Grant(b.Context(), store.Grant{TaskID: taskID(n), StoreID: storeID(i), TerminalID: "pos1", Instance: "i"}, t0)
+		g, err := s.Grant(b.Context(), store.Grant{TaskID: taskID(n), StoreID: storeID(i), TerminalID: "pos1", Instance: "i", Known: &known}, t0)
 		if err != nil || g.Refusal != "" {
 			b.Fatal(g, err)
 		}
 		answer := success(n, 1, result)
-		answer.Attempt.StoreID = storeID(i)
+		answer.Attempt.StoreID, answer.Known = storeID(i), &g.Task
 		if got, err := s.Settle(b.Context(), answer, t0); err != nil || !got.Applied {
 			b.Fatal(got, err)
 		}

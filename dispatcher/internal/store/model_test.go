@@ -30,6 +30,8 @@ type modelTask struct {
 	due      time.Time
 	answered map[int]string // attempt → sha256 of the stored answer
 	holders  map[int]string
+	claimed  time.Time
+	seen     []store.Task // how it stood, the newest last
 }
 
 const modelTasks = 3
@@ -39,7 +41,8 @@ func terminals() []string { return []string{"pos1", "pos2"} }
 // TestAnySequenceKeepsTheStoreHonest plays claims, answers (current, stale,
 // doubled, by others), lease ends and cancels in any order against the model.
 // I2: one terminal transition a task. I3: a (task, attempt) is granted once.
-// I8: the same answer makes one record.
+// I8: the same answer makes one record. Callers say how they know the task, which may
+// be long ago, or nothing.
 func TestAnySequenceKeepsTheStoreHonest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -59,6 +62,7 @@ func TestAnySequenceKeepsTheStoreHonest(t *testing.T) {
 			"answer": m.answer,
 			"lease":  m.leaseEnd,
 			"cancel": m.cancel,
+			"note":   m.note,
 			"later":  func(*rapid.T) { m.now = m.now.Add(40 * time.Second) },
 			"":       m.check,
 		})
@@ -69,6 +73,26 @@ func TestAnySequenceKeepsTheStoreHonest(t *testing.T) {
 func (m *model) pick(rt *rapid.T) (int, *modelTask) {
 	i := rapid.IntRange(0, modelTasks-1).Draw(rt, "task")
 	return i, &m.tasks[i]
+}
+
+// known is a task as a caller may know it.
+func (k *modelTask) known(rt *rapid.T) *store.Task {
+	back := rapid.IntRange(0, 3).Draw(rt, "known from so far back")
+	if back == 0 || back > len(k.seen) {
+		return nil
+	}
+	t := k.seen[len(k.seen)-back]
+	return &t
+}
+
+func (m *model) note(rt *rapid.T) {
+	i, k := m.pick(rt)
+	if err := m.b.NoteClaim(m.b.t.Context(), taskID(i), m.now); err != nil {
+		rt.Fatal(err)
+	}
+	if !k.state.Settled && k.claimed.IsZero() {
+		k.claimed = m.now
+	}
 }
 
 func (m *model) grant(rt *rapid.T) {
@@ -83,7 +107,7 @@ func (m *model) grant(rt *rapid.T) {
 	case k.due.After(m.now):
 		want = protocol.CodeNotYet
 	}
-	got, err := m.b.Grant(m.b.t.Context(), store.Grant{TaskID: taskID(i), StoreID: storeID(i), TerminalID: who, LeaseUntil: m.now.Add(time.Minute)}, m.now)
+	got, err := m.b.Grant(m.b.t.Context(), store.Grant{TaskID: taskID(i), StoreID: storeID(i), TerminalID: who, LeaseUntil: m.now.Add(time.Minute), Known: k.known(rt)}, m.now)
 	if err != nil || got.Refusal != want {
 		rt.Fatalf("grant of %+v: %q, want %q, %v", k.state, got.Refusal, want, err)
 	}
@@ -92,6 +116,9 @@ func (m *model) grant(rt *rapid.T) {
 	}
 	k.state = task.State{Status: task.Running, Attempt: k.state.Attempt + 1}
 	k.holder, k.due = who, time.Time{}
+	if k.claimed.IsZero() {
+		k.claimed = m.now
+	}
 	if k.holders[k.state.Attempt] != "" {
 		rt.Fatalf("attempt %d is granted twice", k.state.Attempt)
 	}
@@ -118,6 +145,7 @@ func (m *model) answer(rt *rapid.T) {
 	exit := 3
 	a.Attempt.TerminalFrom, a.Attempt.TerminalTo, a.Attempt.Duration = m.now.Add(1234567), m.now.Add(time.Second), 1234567
 	a.Attempt.ExitCode, a.Attempt.Columns, a.Attempt.OutputTail, a.Attempt.Redacted = &exit, []json.RawMessage{[]byte(`{"n":1}`), []byte("null")}, "tail", 1
+	a.Known = k.known(rt)
 	got, err := m.b.Settle(m.b.t.Context(), a, m.now)
 	if err != nil {
 		rt.Fatal(err)
@@ -187,7 +215,8 @@ func (m *model) cancel(rt *rapid.T) {
 func (m *model) check(rt *rapid.T) {
 	for i, k := range m.tasks {
 		got, err := m.b.GetTask(m.b.t.Context(), taskID(i))
-		if err != nil || got.State != k.state || got.HolderID != k.holder || got.SettledAt.IsZero() == k.state.Settled {
+		m.tasks[i].seen = append(m.tasks[i].seen, got)
+		if err != nil || got.State != k.state || got.HolderID != k.holder || got.SettledAt.IsZero() == k.state.Settled || !got.ClaimedAt.Equal(k.claimed) {
 			rt.Fatalf("task %d is %+v, want %+v held by %q, %v", i, got, k.state, k.holder, err)
 		}
 		attempts, err := m.b.ListAttempts(m.b.t.Context(), taskID(i))
@@ -224,7 +253,7 @@ func (m *model) checkChanges(rt *rapid.T) {
 			continue
 		}
 		records, err := m.b.ListAttempts(m.b.t.Context(), c.Task.TaskID)
-		if err != nil || !reflect.DeepEqual(*c.Attempt, records[c.From.Attempt-1]) {
+		if err != nil || !reflect.DeepEqual(withTimes(*c.Attempt, records), records[c.From.Attempt-1]) {
 			rt.Fatalf("heard that %+v ended, read %+v, %v", *c.Attempt, records, err)
 		}
 	}

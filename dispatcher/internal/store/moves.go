@@ -11,11 +11,21 @@ import (
 	"muster/internal/task"
 )
 
+const moveTask = `UPDATE tasks SET status = ?, attempt = ?, settled_at = ?, holder_id = ?, holder_instance = ?, last_code = ?, reason = ?,
+		next_attempt_at = ?, claimed_at = ?
+	WHERE task_id = ? AND status = ? AND attempt = ? AND settled_at = 0`
+
 // move takes the task from where it stands along the event with one guarded
 // UPDATE. set changes the other fields of the record before they are stored.
 // moved is false, and the task unchanged, when the moves table has no such
 // move or the guard did not hold.
 func move(tx *sqlite.Tx, t *Task, event task.Event, now time.Time, set func(*Task)) (moved bool, err error) {
+	return moveIf(tx, t, event, now, set, moveTask)
+}
+
+// moveIf is move with a statement that is moveTask and further conditions, whose
+// arguments are more.
+func moveIf(tx *sqlite.Tx, t *Task, event task.Event, now time.Time, set func(*Task), statement string, more ...any) (moved bool, err error) {
 	next, err := t.State.Next(event)
 	var illegal *task.MoveError
 	if errors.As(err, &illegal) {
@@ -30,11 +40,8 @@ func move(tx *sqlite.Tx, t *Task, event task.Event, now time.Time, set func(*Tas
 		after.SettledAt = now
 	}
 	set(&after)
-	n, err := tx.Exec(`UPDATE tasks SET status = ?, attempt = ?, settled_at = ?, holder_id = ?, holder_instance = ?, last_code = ?, reason = ?,
-			next_attempt_at = ?, claimed_at = ?
-		WHERE task_id = ? AND status = ? AND attempt = ? AND settled_at = 0`,
-		next.Status, next.Attempt, sqlite.Millis(after.SettledAt), after.HolderID, after.Instance, after.LastCode, after.Reason,
-		sqlite.Millis(after.NextAttemptAt), sqlite.Millis(after.ClaimedAt), t.TaskID, from.Status, from.Attempt)
+	n, err := tx.Exec(statement, append([]any{next.Status, next.Attempt, sqlite.Millis(after.SettledAt), after.HolderID, after.Instance,
+		after.LastCode, after.Reason, sqlite.Millis(after.NextAttemptAt), sqlite.Millis(after.ClaimedAt), t.TaskID, from.Status, from.Attempt}, more...)...)
 	if err != nil {
 		return false, fmt.Errorf("cannot %s task %s: %w", event, t.TaskID, err)
 	}
@@ -68,7 +75,15 @@ func attemptOf(ctx context.Context, q sqlite.Querier, taskID string, attempt int
 // Grant starts the next attempt if Grant's conditions hold, and tells
 // observers. A task whose place a newer run took is cancelled instead. A refusal is an answer, not an error.
 func (s *Store) Grant(ctx context.Context, g Grant, now time.Time) (Granted, error) {
+	known := g.Known
 	granted, err := write(ctx, s, func(tx *sqlite.Tx, changes *[]Change) (Granted, error) {
+		if known != nil {
+			t := *known
+			known = nil // should this run again, something is not as it seems
+			if ok, err := grantKnown(tx, &t, g, now, changes); ok || err != nil {
+				return Granted{Task: t}, err
+			}
+		}
 		r, err := sqlite.One(ctx, tx, scanReported, selectReported, g.TaskID)
 		if errors.Is(err, ErrNotFound) {
 			return Granted{Refusal: protocol.CodeNotFound}, nil
@@ -89,24 +104,33 @@ func (s *Store) Grant(ctx context.Context, g Grant, now time.Time) (Granted, err
 		if err := skipNumbers(tx, &t); err != nil {
 			return Granted{}, err
 		}
-		ok, err := move(tx, &t, task.Grant, now, func(after *Task) {
-			after.HolderID, after.Instance, after.Reason = g.TerminalID, g.Instance, task.ReasonNone
-			if after.ClaimedAt.IsZero() {
-				after.ClaimedAt = now
-			}
-		})
+		ok, err := move(tx, &t, task.Grant, now, g.hold(now))
 		if err != nil || !ok {
 			return Granted{Task: t, Refusal: protocol.CodeTaken}, err
 		}
-		_, err = tx.Exec(`INSERT INTO attempts (task_id, attempt, store_id, terminal_id, granted_at, lease_until) VALUES (?, ?, ?, ?, ?, ?)`,
-			t.TaskID, t.State.Attempt, t.StoreID, g.TerminalID, sqlite.Millis(now), sqlite.Millis(g.LeaseUntil))
-		*changes = append(*changes, moved(t, from, task.Grant, nil, false))
-		return Granted{Task: t}, err
+		return Granted{Task: t}, beginAttempt(tx, t, from, g, now, changes)
 	})
 	if err != nil {
 		return Granted{}, fmt.Errorf("cannot grant task %s to terminal %s of store %s: %w", g.TaskID, g.TerminalID, g.StoreID, err)
 	}
 	return granted, nil
+}
+
+// hold sets what a granted task has of its holder.
+func (g Grant) hold(now time.Time) func(*Task) {
+	return func(after *Task) {
+		after.HolderID, after.Instance, after.Reason = g.TerminalID, g.Instance, task.ReasonNone
+		if after.ClaimedAt.IsZero() {
+			after.ClaimedAt = now
+		}
+	}
+}
+
+func beginAttempt(tx *sqlite.Tx, t Task, from task.State, g Grant, now time.Time, changes *[]Change) error {
+	_, err := tx.Exec(`INSERT INTO attempts (task_id, attempt, store_id, terminal_id, granted_at, lease_until) VALUES (?, ?, ?, ?, ?, ?)`,
+		t.TaskID, t.State.Attempt, t.StoreID, g.TerminalID, sqlite.Millis(now), sqlite.Millis(g.LeaseUntil))
+	*changes = append(*changes, moved(t, from, task.Grant, nil, false))
+	return err
 }
 
 // reported is a task, and whether its run has a revision: only then may a newer run

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,15 @@ const (
 // terminal; LATE or Recorded when the barrier closed and the run's policy does
 // not accept; else the move.
 func (s *Store) Settle(ctx context.Context, a Answer, now time.Time) (Settled, error) {
+	known := a.Known
 	settled, err := write(ctx, s, func(tx *sqlite.Tx, changes *[]Change) (Settled, error) {
+		if known != nil {
+			t := *known
+			known = nil // should this run again, something is not as it seems
+			if ok, err := settleKnown(tx, &t, a, now, changes); ok || err != nil {
+				return Settled{Task: t, Applied: true}, err
+			}
+		}
 		return settle(ctx, tx, a, now, changes)
 	})
 	if err != nil {
@@ -119,23 +128,8 @@ func applyAnswer(tx *sqlite.Tx, c claimed, a Answer, late bool, now time.Time, c
 		return Settled{}, err
 	}
 	t := c.task
-	event, from := a.Event, t.State
-	if event == task.Fail && t.State.Attempt >= t.Attempts {
-		event = task.GiveUp // or it would wait for a retry that never comes
-	}
-	ok, err := move(tx, &t, event, now, func(after *Task) {
-		after.Reason = a.Reason
-		switch event {
-		case task.Fail:
-			after.LastCode, after.NextAttemptAt = failureCode(a.Attempt), a.RetryAt
-			if a.RetryAt.IsZero() {
-				after.NextAttemptAt = now
-			}
-		case task.GiveUp:
-			after.LastCode = failureCode(a.Attempt)
-		case task.Succeed, task.Cancel, task.Grant:
-		}
-	})
+	event, from := a.on(t), t.State
+	ok, err := move(tx, &t, event, now, a.end(event, now))
 	if err != nil {
 		return Settled{}, err
 	}
@@ -151,6 +145,31 @@ func applyAnswer(tx *sqlite.Tx, c claimed, a Answer, late bool, now time.Time, c
 	return Settled{Task: t, Applied: true, Late: late}, nil
 }
 
+// on is what the answer is to a task.
+func (a Answer) on(t Task) task.Event {
+	if a.Event == task.Fail && t.State.Attempt >= t.Attempts {
+		return task.GiveUp // or it would wait for a retry that never comes
+	}
+	return a.Event
+}
+
+// end sets what a task has of the answer that ended its attempt.
+func (a Answer) end(event task.Event, now time.Time) func(*Task) {
+	return func(after *Task) {
+		after.Reason = a.Reason
+		switch event {
+		case task.Fail:
+			after.LastCode, after.NextAttemptAt = failureCode(a.Attempt), a.RetryAt
+			if a.RetryAt.IsZero() {
+				after.NextAttemptAt = now
+			}
+		case task.GiveUp:
+			after.LastCode = failureCode(a.Attempt)
+		case task.Succeed, task.Cancel, task.Grant:
+		}
+	}
+}
+
 func failureCode(a Attempt) protocol.Code {
 	if a.Failure == nil {
 		return ""
@@ -162,7 +181,6 @@ func failureCode(a Attempt) protocol.Code {
 // that is zero. Headquarters' own word only adds its failure, and only where nobody
 // answered. It returns the record as a later read would, but for columns that are nil.
 func recordAnswer(tx *sqlite.Tx, c claimed, a Attempt, late bool, ended, now time.Time) (Attempt, error) {
-	failure := sqlite.Optional(a.Failure, a.Failure != nil)
 	after := c.attempt
 	var err error
 	if a.Answer == "" {
@@ -171,34 +189,44 @@ func recordAnswer(tx *sqlite.Tx, c claimed, a Attempt, late bool, ended, now tim
 		}
 		_, err = tx.Exec(`UPDATE attempts SET failure = CASE WHEN received_at = 0 THEN ? ELSE failure END, ended_at = ?, code = ?
 			WHERE task_id = ? AND attempt = ? AND ended_at = 0`,
-			failure, sqlite.Millis(ended), failureCode(a), a.TaskID, a.Attempt)
+			sqlite.Optional(a.Failure, a.Failure != nil), sqlite.Millis(ended), failureCode(a), a.TaskID, a.Attempt)
 	} else {
-		if a.Bytes == 0 {
-			a.Bytes = int64(len(a.Result))
-		}
-		after.ReceivedAt, after.TerminalFrom, after.TerminalTo = sqlite.Stored(now), sqlite.Stored(a.TerminalFrom), sqlite.Stored(a.TerminalTo)
-		after.Duration, after.Answer, after.Executed, after.Late, after.ExitCode = a.Duration.Truncate(time.Millisecond), a.Answer, a.Executed, late, a.ExitCode
-		after.Failure, after.SHA256, after.Bytes, after.Columns, after.OutputTail = a.Failure, a.SHA256, a.Bytes, a.Columns, a.OutputTail
-		after.Redacted = a.Redacted
 		if after.StartedAt.IsZero() && a.Executed {
 			after.StartedAt = sqlite.Stored(startedBy(a, after.GrantedAt, now))
 		}
-		code := protocol.Code("")
-		if !ended.IsZero() {
-			code = failureCode(a)
-		}
-		_, err = tx.Exec(`UPDATE attempts SET started_at = ?, received_at = ?, terminal_from = ?, terminal_to = ?, duration_ms = ?, answer = ?,
-				executed = ?, late = ?, exit_code = ?, failure = ?, sha256 = ?, bytes = ?, columns = ?, output_tail = ?, result = ?, redacted = ?,
-				ended_at = ?, code = ?
-			WHERE task_id = ? AND attempt = ? AND received_at = 0`,
-			sqlite.Millis(after.StartedAt), sqlite.Millis(now), sqlite.Millis(a.TerminalFrom), sqlite.Millis(a.TerminalTo), a.Duration.Milliseconds(), a.Answer,
-			a.Executed, late, a.ExitCode, failure, a.SHA256, a.Bytes, sqlite.Optional(a.Columns, a.Columns != nil), a.OutputTail, sqlite.Text(a.Result), a.Redacted,
-			sqlite.Millis(ended), code, a.TaskID, a.Attempt)
+		after.answered(a, late, now)
+		_, err = storeAnswer(tx, a, late, ended, now)
 	}
 	if err != nil {
 		return Attempt{}, fmt.Errorf("cannot record the answer: %w", err)
 	}
 	return after, nil
+}
+
+// answered takes what an answer says into the record.
+func (a *Attempt) answered(by Attempt, late bool, now time.Time) {
+	a.ReceivedAt, a.TerminalFrom, a.TerminalTo = sqlite.Stored(now), sqlite.Stored(by.TerminalFrom), sqlite.Stored(by.TerminalTo)
+	a.Duration, a.Answer, a.Executed, a.Late, a.ExitCode = by.Duration.Truncate(time.Millisecond), by.Answer, by.Executed, late, by.ExitCode
+	a.Failure, a.SHA256, a.Bytes, a.Columns, a.OutputTail, a.Redacted = by.Failure, by.SHA256, by.size(), by.Columns, by.OutputTail, by.Redacted
+}
+
+func (a Attempt) size() int64 { return cmp.Or(a.Bytes, int64(len(a.Result))) }
+
+// storeAnswer stores an answer in its record, unless that has one; n is how many it
+// was stored in.
+func storeAnswer(tx *sqlite.Tx, a Attempt, late bool, ended, now time.Time) (n int64, err error) {
+	code := protocol.Code("")
+	if !ended.IsZero() {
+		code = failureCode(a)
+	}
+	return tx.Exec(`UPDATE attempts SET started_at = CASE WHEN started_at = 0 AND ? THEN max(granted_at, ?) ELSE started_at END,
+			received_at = ?, terminal_from = ?, terminal_to = ?, duration_ms = ?, answer = ?,
+			executed = ?, late = ?, exit_code = ?, failure = ?, sha256 = ?, bytes = ?, columns = ?, output_tail = ?, result = ?, redacted = ?,
+			ended_at = ?, code = ?
+		WHERE task_id = ? AND attempt = ? AND received_at = 0`,
+		a.Executed, sqlite.Millis(startedBy(a, time.Time{}, now)), sqlite.Millis(now), sqlite.Millis(a.TerminalFrom), sqlite.Millis(a.TerminalTo),
+		a.Duration.Milliseconds(), a.Answer, a.Executed, late, a.ExitCode, sqlite.Optional(a.Failure, a.Failure != nil), a.SHA256, a.size(),
+		sqlite.Optional(a.Columns, a.Columns != nil), a.OutputTail, sqlite.Text(a.Result), a.Redacted, sqlite.Millis(ended), code, a.TaskID, a.Attempt)
 }
 
 // startedBy is when an attempt that gave no sign of life had started at the latest:

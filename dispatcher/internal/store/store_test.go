@@ -155,8 +155,12 @@ func failure(i, attempt int, event task.Event) store.Answer {
 	return a
 }
 
+// settle knows how the task stands, which must change nothing.
 func (b *bundle) settle(a store.Answer, now time.Time) store.Settled {
 	b.t.Helper()
+	if known, err := b.GetTask(b.t.Context(), a.Attempt.TaskID); err == nil {
+		a.Known = &known
+	}
 	settled, err := b.Settle(b.t.Context(), a, now)
 	if err != nil {
 		b.t.Fatal(err)

@@ -192,6 +192,7 @@ type Grant struct {
 	TerminalID string
 	Instance   string // the process that asks; "": not known
 	LeaseUntil time.Time
+	Known      *Task // the task as the store said before, which spares reading it if it is still so; nil: it is read
 }
 
 // Granted tells what Grant did. Refusal is empty when it was applied, or one of
@@ -228,6 +229,7 @@ type Answer struct {
 	Reason   task.Reason
 	RetryAt  time.Time
 	Rejected []byte
+	Known    *Task // the running task as the store said before, which spares reading it if it is still so; nil: it is read
 }
 
 // Settled tells what became of an answer.
@@ -319,7 +321,7 @@ type Change struct {
 	Task     *Task
 	From     task.State
 	Event    task.Event
-	Attempt  *Attempt // without result; of a TaskMoved that ended an attempt
+	Attempt  *Attempt // of a TaskMoved that ended an attempt, as it was answered: without result, and without the times of before where they were not read
 	Late     bool
 	Revision int
 }
