@@ -67,7 +67,7 @@ func (s *Server) sendBacklog(p *peer) {
 			return
 		}
 		p.WaitRoom()
-		if err := s.send(p, pk); err != nil {
+		if err := s.send(p, pk, atOnce); err != nil {
 			p.backlog.clear() // the connection is over
 			return
 		}

@@ -15,7 +15,7 @@ import (
 
 // spread keeps a message if it is to be retained, and sends it to whoever
 // subscribed.
-func (s *Server) spread(pk packets.Packet) {
+func (s *Server) spread(pk packets.Packet, h haste) {
 	pk.Created = time.Now().Unix()
 	if pk.Properties.MessageExpiryInterval > 0 {
 		pk.Expiry = pk.Created + int64(pk.Properties.MessageExpiryInterval)
@@ -25,20 +25,28 @@ func (s *Server) spread(pk packets.Packet) {
 	}
 	atomic.AddInt64(&s.broker.Info.MessagesReceived, 1)
 	atomic.AddInt64(&s.broker.Info.PacketsReceived, 1)
-	s.route(pk)
+	s.route(pk, h)
 }
+
+// haste is how a message leaves.
+type haste int
+
+const (
+	atOnce haste = iota
+	soon         // with others to the same client, within some milliseconds
+)
 
 // route sends a message to whoever subscribed. It goes past the library's queues:
 // an order has one reader, for whom the library would copy it three times and wake
 // a goroutine. Nothing here waits for a client.
-func (s *Server) route(pk packets.Packet) {
+func (s *Server) route(pk packets.Packet, h haste) {
 	var room [4]route.Reader
 	for _, r := range s.readers.Readers(pk.TopicName, room[:0]) {
 		cl, ok := s.broker.Clients.Get(r.Client)
 		if !ok || r.NoLocal && pk.Origin == r.Client {
 			continue
 		}
-		if panicked, err := recovered(func() error { s.deliver(cl, r, pk); return nil }); panicked {
+		if panicked, err := recovered(func() error { s.deliver(cl, r, pk, h); return nil }); panicked {
 			s.log.Error("sending a message panicked", "error", err, "client_id", r.Client, "topic", pk.TopicName)
 		}
 	}
@@ -46,7 +54,7 @@ func (s *Server) route(pk packets.Packet) {
 
 // deliver sends a message to one subscriber, or keeps it until that has room. A
 // client that is away finds it in its session.
-func (s *Server) deliver(cl *mqtt.Client, r route.Reader, pk packets.Packet) {
+func (s *Server) deliver(cl *mqtt.Client, r route.Reader, pk packets.Packet, h haste) {
 	p := peerOf(cl)
 	if p == nil || !s.judge.MayRead(p.identity, pk.TopicName) {
 		return
@@ -64,7 +72,7 @@ func (s *Server) deliver(cl *mqtt.Client, r route.Reader, pk packets.Packet) {
 		s.lost(p, pk, "the reader acknowledges nothing")
 		return
 	}
-	_ = s.send(p, pk) // it is over, then
+	_ = s.send(p, pk, h) // it is over, then
 }
 
 // ready reports whether a message can be sent now, behind all that were sent
@@ -96,7 +104,7 @@ func addressed(cl *mqtt.Client, r route.Reader, pk packets.Packet) packets.Packe
 
 // send writes a message to a client, past the library's queue. One that is larger
 // than the client takes is as good as sent (MQTT 5, 3.1.2.11.4).
-func (s *Server) send(p *peer, pk packets.Packet) error {
+func (s *Server) send(p *peer, pk packets.Packet, h haste) error {
 	if pk.FixedHeader.Qos > 0 {
 		id, err := p.client.NextPacketID()
 		if err != nil {
@@ -108,7 +116,7 @@ func (s *Server) send(p *peer, pk packets.Packet) error {
 			atomic.AddInt64(&s.broker.Info.Inflight, 1)
 		}
 	}
-	err := s.write(p, pk)
+	err := s.write(p, pk, h)
 	if errors.Is(err, packets.ErrPacketTooLarge) {
 		s.tooLarge(p, pk)
 		return nil
@@ -117,7 +125,7 @@ func (s *Server) send(p *peer, pk packets.Packet) error {
 }
 
 // write encodes a PUBLISH and sends it.
-func (s *Server) write(p *peer, pk packets.Packet) error {
+func (s *Server) write(p *peer, pk packets.Packet, h haste) error {
 	if p.client.Closed() {
 		return mqtt.ErrConnectionClosed
 	}
@@ -129,7 +137,13 @@ func (s *Server) write(p *peer, pk packets.Packet) error {
 	if err := encode(p.client, pk, buf); err != nil {
 		return err
 	}
-	n, err := p.Write(buf.Bytes())
+	var n int
+	var err error
+	if h == soon {
+		n, err = p.WriteSoon(buf.Bytes(), &s.tour)
+	} else {
+		n, err = p.Write(buf.Bytes())
+	}
 	if err != nil {
 		return err
 	}
@@ -165,8 +179,8 @@ func encode(cl *mqtt.Client, pk packets.Packet, buf *bytes.Buffer) error {
 	if about.TopicAliasMaximum > 0 && about.MaximumPacketSize == 0 { // what is not sent teaches no alias
 		alias(cl, &pk)
 	}
-	if err := pk.PublishEncode(buf); err != nil {
-		return err
+	if !publishInto(buf, &pk) {
+		return packets.ErrProtocolViolationNoPacketID // MQTT 5, 2.2.1
 	}
 	if most := about.MaximumPacketSize; most > 0 && uint32(buf.Len()) > most {
 		return packets.ErrPacketTooLarge
@@ -184,10 +198,11 @@ func alias(cl *mqtt.Client, pk *packets.Packet) {
 }
 
 // acknowledge sends the PUBACK of a message that headquarters took in. The library
-// would note it as in flight, build it, and forget it again.
+// would note it as in flight, build it, and forget it again. It waits for company, as
+// headquarters' answer does.
 func (s *Server) acknowledge(p *peer, id uint16) {
 	p.WaitRoom()
-	if n, err := p.Write([]byte{packets.Puback << 4, 2, byte(id >> 8), byte(id)}); err == nil {
+	if n, err := p.WriteSoon([]byte{packets.Puback << 4, 2, byte(id >> 8), byte(id)}, &s.tour); err == nil {
 		atomic.AddInt64(&s.broker.Info.BytesSent, int64(n))
 		atomic.AddInt64(&s.broker.Info.PacketsSent, 1)
 	}

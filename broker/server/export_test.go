@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"time"
 
 	mqtt "github.com/mochi-mqtt/server/v2"
@@ -51,6 +52,9 @@ func (s *Server) FailToKeep(info *system.Info) *system.Info {
 	s.broker.Info = info
 	return before
 }
+
+// PublishInto writes a PUBLISH.
+func PublishInto(buf *bytes.Buffer, pk *packets.Packet) bool { return publishInto(buf, pk) }
 
 type panicHook struct {
 	mqtt.HookBase

@@ -110,7 +110,7 @@ func (h *hook) OnSysInfoTick(*system.Info) {
 		h.s.retained.Sweep(time.Now())
 		for _, pk := range h.s.broker.Topics.Messages(mqtt.SysPrefix + "/#") {
 			h.s.keep(pk)
-			h.s.route(pk)
+			h.s.route(pk, atOnce)
 		}
 	})
 }

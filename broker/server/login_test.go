@@ -171,6 +171,7 @@ func TestTakeoverByAnotherIdentityIsRefused(t *testing.T) {
 	if _, ack, err := tryConnect(t, s, login{user: "mallory", id: "shared"}); err == nil || ack.ReasonCode != 0x85 {
 		t.Errorf("sleeping session: %+v %v", ack, err)
 	}
+	eventually(t, "the other's connection is over", func() bool { return s.SeatsTaken() == 0 })
 	if _, ack, err := tryConnect(t, s, login{user: "olga", id: "shared"}); err != nil || !ack.SessionPresent {
 		t.Errorf("the owner's return: %+v %v", ack, err)
 	}

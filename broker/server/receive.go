@@ -23,7 +23,7 @@ func (s *Server) receive(p *peer, pk packets.Packet) (packets.Packet, error) {
 	if pk.FixedHeader.Retain && s.judge.MayRetain(p.identity, pk.TopicName) {
 		s.keep(pk)
 	}
-	s.route(pk)
+	s.route(pk, atOnce)
 	return pk, packets.CodeSuccessIgnore
 }
 

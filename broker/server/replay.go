@@ -121,5 +121,5 @@ func (s *Server) repeat(p *peer, sub packets.Subscription, m *retained) error {
 		pk.Properties.SubscriptionIdentifier = []int{sub.Identifier}
 	}
 	p.WaitRoom()
-	return s.send(p, pk)
+	return s.send(p, pk, atOnce)
 }

@@ -66,6 +66,7 @@ type Outgoing struct {
 	Expiry          time.Duration
 	CorrelationData []byte
 	Signature       trust.Signature // travels as user properties; zero: none
+	Soon            bool            // may leave some milliseconds later, with others to the same client
 }
 
 // Options are what the embedding program supplies. All may be left zero.
@@ -117,6 +118,7 @@ type Server struct {
 	retained retain.Store[extras]
 	readers  route.Table // in place of the library's own too
 	wills    wills
+	tour     guard.Tour   // of what may wait for company
 	spare    logs.Sparing // what is said of what clients cause again and again
 
 	ctx    context.Context // ends when Stop begins
@@ -294,13 +296,20 @@ func (s *Server) Publish(ctx context.Context, out Outgoing) error {
 		if code := pk.PublishValidate(0); code != packets.CodeSuccess {
 			return code
 		}
-		s.spread(pk)
+		s.spread(pk, out.haste())
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("cannot publish to %s: %w", out.Topic, err)
 	}
 	return nil
+}
+
+func (o Outgoing) haste() haste {
+	if o.Soon {
+		return soon
+	}
+	return atOnce
 }
 
 func (o Outgoing) packet() packets.Packet {

@@ -83,7 +83,7 @@ func (s *Server) leaveWill(p *peer) {
 		Properties: packets.Properties{User: will.User},
 	}
 	send := func() {
-		if _, err := recovered(func() error { s.spread(pk); return nil }); err != nil {
+		if _, err := recovered(func() error { s.spread(pk, atOnce); return nil }); err != nil {
 			s.log.Error("cannot publish a will", "error", err, "user", p.identity.Name)
 		}
 	}

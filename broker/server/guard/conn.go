@@ -49,6 +49,8 @@ type Conn struct {
 	inner  net.Conn  // the wire, or TLS or WebSocket on it
 	secure *tls.Conn // nil: plain
 
+	held held
+
 	in      []byte // in[head:tail] is read, the first ready bytes of it checked
 	head    int
 	tail    int
@@ -188,12 +190,17 @@ func (c *Conn) refuse(err error) error {
 	return err
 }
 
-// Write sends p, or queues it, and returns at once.
-func (c *Conn) Write(p []byte) (int, error) { return c.inner.Write(p) }
+// Write sends what is held back and p, or queues it, and returns at once.
+func (c *Conn) Write(p []byte) (int, error) {
+	c.held.mu.Lock()
+	defer c.held.mu.Unlock()
+	return c.writeLocked(p)
+}
 
 // Close stops reading at once, lets what is queued leave within a second and
 // closes the socket. It returns without waiting for that; see Done.
 func (c *Conn) Close() error {
+	_, _ = c.Write(nil) // what is held back; it is closed either way
 	_ = c.inner.Close() // TLS says goodbye, which does not wait on a wire
 	return c.wire.Close()
 }

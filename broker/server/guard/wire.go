@@ -112,6 +112,13 @@ func (w *wire) HasRoom() bool {
 	return w.queued <= w.limits.WriteBuffer
 }
 
+// over reports whether nothing is taken any more.
+func (w *wire) over() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closing
+}
+
 // flush sends until nothing is pending, then ends.
 func (w *wire) flush() {
 	var spare []byte

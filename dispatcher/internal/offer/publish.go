@@ -83,7 +83,7 @@ func (o *Offers) publish(ctx context.Context, w *work) error {
 		return err
 	}
 	if !open {
-		out = transport.Outbound{Topic: o.cfg.Sender.Topics().Offer(w.store, w.task), Retain: true}
+		out = transport.Outbound{Topic: o.cfg.Sender.Topics().Offer(w.store, w.task), Retain: true, Soon: true}
 	}
 	return o.cfg.Sender.Send(ctx, out)
 }

@@ -136,8 +136,11 @@ func (m *MQTT) Stop(ctx context.Context) error {
 	return nil
 }
 
-// Publish sends out and returns once the broker has acknowledged it, or the link
-// stops.
+// publishPatience bounds one publish: a broker that takes longer is down.
+const publishPatience = 10 * time.Second
+
+// Publish sends out and returns once the broker has acknowledged it, or not within ten
+// seconds, or the link stops.
 func (m *MQTT) Publish(ctx context.Context, out Outbound) error {
 	m.mu.Lock()
 	conn, run := m.conn, m.run
@@ -145,7 +148,7 @@ func (m *MQTT) Publish(ctx context.Context, out Outbound) error {
 	if conn == nil {
 		return errors.New("the link to the broker is not started")
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithTimeout(ctx, publishPatience)
 	defer cancel()
 	defer context.AfterFunc(run, cancel)()
 	props := &paho.PublishProperties{CorrelationData: out.CorrelationData, ContentType: "application/json", User: userProperties(out.Signature)}

@@ -20,8 +20,6 @@ const (
 	// queueDepth bounds what waits in one lane; at 500 bytes an order that is
 	// 8 MiB over all lanes.
 	queueDepth = 1024
-	// queuePatience bounds one publish: a broker that takes longer is down.
-	queuePatience = 10 * time.Second
 )
 
 // ErrQueueFull says that a message was not taken: the broker does not keep up.
@@ -126,8 +124,6 @@ func (q *Queue) work(ctx context.Context, lane <-chan frame) {
 }
 
 func (q *Queue) hand(ctx context.Context, f frame) {
-	ctx, cancel := context.WithTimeout(ctx, queuePatience)
-	defer cancel()
 	err := q.Ward.Do(quarantine.AlarmStep, "the message on "+f.topic, func() error {
 		out, err := f.build()
 		if errors.Is(err, errLost) {

@@ -102,6 +102,7 @@ type Options struct {
 	Retain          bool
 	Expiry          time.Duration
 	CorrelationData []byte
+	soon            bool // see Outbound
 }
 
 // Topics returns the topics that the sender builds under.
@@ -130,7 +131,7 @@ func (s *Sender) Order(ctx context.Context, store, terminal string, o protocol.O
 		if s.lost(topic, Options{}) {
 			return Outbound{}, errLost
 		}
-		return s.Frame(topic, o, Options{})
+		return s.Frame(topic, o, Options{soon: true})
 	}); err != nil {
 		return fmt.Errorf("cannot publish on %s: %w", topic, err)
 	}
@@ -165,7 +166,7 @@ func (s *Sender) Frame(topic string, v any, opts Options) (Outbound, error) {
 		return Outbound{}, err
 	}
 	return Outbound{Topic: topic, Payload: payload, Retain: opts.Retain, Expiry: opts.Expiry,
-		CorrelationData: opts.CorrelationData, Signature: s.sign(topic, payload)}, nil
+		CorrelationData: opts.CorrelationData, Signature: s.sign(topic, payload), Soon: opts.soon}, nil
 }
 
 // sign signs what starts or stops work at a terminal. What people and tools
@@ -183,7 +184,7 @@ func (s *Sender) sign(topic string, payload []byte) trust.Signature {
 
 // Clear withdraws what is retained on topic.
 func (s *Sender) Clear(ctx context.Context, topic string) error {
-	if err := s.out.Publish(ctx, Outbound{Topic: topic, Retain: true}); err != nil {
+	if err := s.out.Publish(ctx, Outbound{Topic: topic, Retain: true, Soon: true}); err != nil {
 		return fmt.Errorf("cannot clear %s: %w", topic, err)
 	}
 	return nil

@@ -41,6 +41,7 @@ type Outbound struct {
 	Expiry          time.Duration
 	CorrelationData []byte
 	Signature       trust.Signature // travels as user properties; zero: none
+	Soon            bool            // may leave some milliseconds later, with others to the same client
 }
 
 // Session says that a terminal's connection began or ended.
