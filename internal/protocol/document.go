@@ -32,7 +32,8 @@ func DecodeResult(data []byte, limit int, m *Result) (Document, error) {
 // read it. readable is false when the message is no JSON, no object, or has something
 // else there; what Decode refuses for other reasons may be readable all the same.
 func SeqOf(data []byte) (seq int64, readable bool) {
-	var s scanner
+	s := takeScanner()
+	defer s.giveBack()
 	if s.scan(data, len(data), numberedType) == nil && len(s.raw) == 1 {
 		if seq, plain := PlainInt(s.data[s.raw[0].start:s.raw[0].end]); plain {
 			return seq, true

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -27,6 +28,22 @@ type scanner struct {
 	fewFrames [8]frame // where stack, names and raw begin, so that they are one allocation
 	fewNames  [4 * maxFew][]byte
 	fewRaw    [2]span
+}
+
+// scanners are those that nobody uses: one is two and a half KiB.
+var scanners sync.Pool
+
+func takeScanner() *scanner {
+	if s, ok := scanners.Get().(*scanner); ok {
+		return s
+	}
+	return new(scanner)
+}
+
+// giveBack forgets the document. What a large one needed goes with it.
+func (s *scanner) giveBack() {
+	*s = scanner{}
+	scanners.Put(s)
 }
 
 // span is a part of the document, and the field of the struct that it is for.

@@ -26,7 +26,8 @@ const (
 // fit dst (SCHEMA with its path). Other unknown members are ignored. What dst holds
 // after a refusal is of no use.
 func Decode(data []byte, limit int, dst any) error {
-	var s scanner
+	s := takeScanner()
+	defer s.giveBack()
 	if err := s.scan(data, limit, reflect.TypeOf(dst)); err != nil {
 		return err
 	}
@@ -64,7 +65,8 @@ func (s *scanner) without() []byte {
 // or names equal but for case, numbers over MaxLiteral characters or outside
 // float64, and anything after the document.
 func Scan(data []byte, limit int) ([]byte, error) {
-	var s scanner
+	s := takeScanner()
+	defer s.giveBack()
 	err := s.scan(data, limit, nil)
 	return s.data, err
 }
