@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"os"
 	"time"
 
 	"muster/tests/load/bench"
@@ -25,6 +26,7 @@ type aCase struct {
 	bytes      int
 	patience   time.Duration
 	rep        int
+	profile    string
 }
 
 // Flags registers what one can ask for.
@@ -39,6 +41,7 @@ func (o *aCase) Flags(f *flag.FlagSet) {
 	f.IntVar(&o.bytes, "bytes", 1024, "size of one result, about")
 	f.DurationVar(&o.patience, "patience", 3*time.Minute, "how long it may take")
 	f.IntVar(&o.rep, "rep", 0, "the repetition, for the row")
+	f.StringVar(&o.profile, "profile", "", "a folder for profiles of headquarters, which is in this process then")
 }
 
 func (o *aCase) name() string {
@@ -71,9 +74,11 @@ func (o *aCase) Measure(ctx context.Context) (line any, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	if err := s.Start(ctx); err != nil {
+	pid, end, err := o.start(ctx, s)
+	if err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, end()) }()
 	if err := s.Hire(ctx); err != nil {
 		return nil, err
 	}
@@ -86,7 +91,23 @@ func (o *aCase) Measure(ctx context.Context) (line any, err error) {
 		return nil, err
 	}
 	defer w.kill()
-	return o.run(ctx, s, w, runs)
+	return o.run(ctx, s, w, runs, pid)
+}
+
+// start starts headquarters, and returns its process and what ends it.
+func (o *aCase) start(ctx context.Context, s *site.Site) (pid int, end func() error, err error) {
+	if o.profile == "" {
+		if err := s.Start(ctx); err != nil {
+			return 0, nil, err
+		}
+		return s.PID(), func() error { return nil }, nil // the site does
+	}
+	profiled()
+	hq, err := moveIn(ctx, s.Config())
+	if err != nil {
+		return 0, nil, err
+	}
+	return os.Getpid(), hq.stop, nil
 }
 
 // login bounds what the hash of a password takes headquarters when a terminal comes
@@ -96,11 +117,15 @@ const login = 80 * time.Millisecond
 // settle is what headquarters and the machine get to finish the connecting.
 const settle = 500 * time.Millisecond
 
-func (o *aCase) run(ctx context.Context, s *site.Site, w *worker, runs int) (Row, error) {
+func (o *aCase) run(ctx context.Context, s *site.Site, w *worker, runs, pid int) (Row, error) {
 	if err := pause(ctx, settle); err != nil {
 		return Row{}, err
 	}
-	span, err := meter.Start(s.PID(), w.cmd.Process.Pid)
+	spent, err := inspect(o.profile)
+	if err != nil {
+		return Row{}, err
+	}
+	span, err := meter.Start(pid, w.cmd.Process.Pid)
 	if err != nil {
 		return Row{}, err
 	}
@@ -121,7 +146,11 @@ func (o *aCase) run(ctx context.Context, s *site.Site, w *worker, runs int) (Row
 	if err != nil {
 		return Row{}, err
 	}
-	peak, err := meter.Memory(s.PID(), meter.Peak)
+	allocations, size, err := spent.end(o.tasks)
+	if err != nil {
+		return Row{}, err
+	}
+	peak, err := meter.Memory(pid, meter.Peak)
 	if err != nil {
 		return Row{}, err
 	}
@@ -132,7 +161,7 @@ func (o *aCase) run(ctx context.Context, s *site.Site, w *worker, runs int) (Row
 	wall := last.Sub(trigger)
 	row := Row{Sys: o.name(), N: o.tasks, W: o.terminals, Rep: o.rep, DispMS: sums.OfferMax, WallMS: ms(wall), TPS: float64(o.tasks) / wall.Seconds(),
 		P50: sums.OfferP50, P99: sums.OfferP99, Max: sums.OfferMax, GrantP99: sums.GrantP99,
-		CPUSrv: used.CPU[0].Seconds(), CPUWrk: used.CPU[1].Seconds(), RSSSrv: peak, RSSWrk: sums.Peak, Other: used.Other, Commit: bench.Commit()}
+		CPUSrv: used.CPU[0].Seconds(), CPUWrk: used.CPU[1].Seconds(), RSSSrv: peak, RSSWrk: sums.Peak, Other: used.Other, Allocs: allocations, AllocBytes: size, Commit: bench.Commit()}
 	if o.work > 0 {
 		row.Think = o.work.String()
 	}

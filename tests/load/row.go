@@ -18,4 +18,6 @@ type Row struct {
 	Ingest   float64 `json:",omitzero"` // results/s, when all were held back until all was granted
 	AllMS    float64 `json:",omitzero"` // as ReportMS, of every format
 	Commit   string  `json:",omitzero"`
+
+	Allocs, AllocBytes float64 `json:",omitzero"` // a task, of a headquarters that is profiled
 }
