@@ -143,8 +143,12 @@ func (s *Server) report(p *peer, session string, online bool) {
 	}
 }
 
-// seat waits until p holds its client id.
+// seat waits until p holds its client id. Who is refused since somebody else's session
+// sleeps under it does not take the seat first: the owner may come back meanwhile.
 func (s *Server) seat(p *peer) packets.Code {
+	if s.belongsToOther(p) {
+		return packets.ErrClientIdentifierNotValid
+	}
 	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.Limits.ConnectDeadline)
 	defer cancel()
 	err := s.seats.Take(ctx, p.client.ID, p, func(old *peer) {
@@ -159,8 +163,14 @@ func (s *Server) seat(p *peer) packets.Code {
 		return packets.ErrServerBusy
 	}
 	p.seated = true
-	if old, ok := s.broker.Clients.Get(p.client.ID); ok && string(old.Properties.Username) != p.identity.Name {
-		return packets.ErrClientIdentifierNotValid // somebody else's session sleeps under this id
+	if s.belongsToOther(p) { // since it was waited for
+		return packets.ErrClientIdentifierNotValid
 	}
 	return packets.CodeSuccess
+}
+
+// belongsToOther says whether somebody else's session is under the client id of p.
+func (s *Server) belongsToOther(p *peer) bool {
+	old, there := s.broker.Clients.Get(p.client.ID)
+	return there && string(old.Properties.Username) != p.identity.Name
 }
