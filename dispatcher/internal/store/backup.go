@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"muster/dispatcher/internal/store/internal/audit"
+	"muster/dispatcher/internal/store/internal/custody"
 	"muster/dispatcher/internal/store/internal/sqlite"
 )
 
@@ -61,7 +62,7 @@ func makeBackup(ctx context.Context, databasePath, file string) (b Backup, err e
 		return Backup{}, err
 	}
 	b.Path = file
-	return b, sqlite.SyncFolder(filepath.Dir(file))
+	return b, custody.SyncFolder(filepath.Dir(file))
 }
 
 // absent reports whether nothing has that name.

@@ -11,6 +11,7 @@ import (
 
 	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/store/internal/audit"
+	"muster/dispatcher/internal/store/internal/custody"
 	"muster/dispatcher/internal/store/internal/sqlite"
 	"muster/internal/protocol"
 	"muster/internal/task"
@@ -64,11 +65,11 @@ func restore(ctx context.Context, file, databasePath, by string, now time.Time) 
 		return Restored{}, fmt.Errorf("there is no folder %s: %w; make it, owned by whom the dispatcher runs as: mkdir -p -m 750 %s",
 			folder, fs.ErrNotExist, folder)
 	}
-	path, err := sqlite.Resolve(databasePath)
+	path, err := custody.Resolve(databasePath)
 	if err != nil {
 		return Restored{}, err
 	}
-	release, err := sqlite.Lock(path)
+	release, err := custody.Take(path)
 	if err != nil {
 		return Restored{}, err
 	}
@@ -77,10 +78,10 @@ func restore(ctx context.Context, file, databasePath, by string, now time.Time) 
 		return Restored{}, err
 	}
 	fresh := path + ".new"
-	if err := sqlite.Remove(fresh); err != nil { // of a restore that was cut off
+	if err := custody.Remove(fresh); err != nil { // of a restore that was cut off
 		return Restored{}, err
 	}
-	defer func() { err = errors.Join(err, sqlite.Remove(fresh)) }()
+	defer func() { err = errors.Join(err, custody.Remove(fresh)) }()
 	if err := sqlite.Copy(ctx, file, fresh, applicationID); err != nil {
 		return Restored{}, err
 	}
@@ -172,14 +173,14 @@ func replace(path, fresh string, now time.Time) (kept string, err error) {
 	if err := os.Rename(fresh, ready); err != nil {
 		return "", err
 	}
-	if err := sqlite.SyncFolder(filepath.Dir(path)); err != nil {
+	if err := custody.SyncFolder(filepath.Dir(path)); err != nil {
 		return "", err
 	}
 	kept, err = setAside(path, now)
 	if err == nil {
 		err = os.Rename(ready, path)
 	}
-	return kept, errors.Join(err, sqlite.SyncFolder(filepath.Dir(path)))
+	return kept, errors.Join(err, custody.SyncFolder(filepath.Dir(path)))
 }
 
 // setAside moves the database, with the log that belongs to it, to a name that
@@ -194,7 +195,7 @@ func setAside(path string, now time.Time) (kept string, err error) {
 		return "", err
 	}
 	moved := false
-	for _, suffix := range sqlite.Beside() {
+	for _, suffix := range custody.Beside() {
 		switch err := os.Rename(path+suffix, kept+suffix); {
 		case err == nil:
 			moved = true

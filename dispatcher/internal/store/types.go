@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"muster/dispatcher/internal/job"
+	"muster/dispatcher/internal/store/internal/custody"
 	"muster/dispatcher/internal/store/internal/gatehouse"
 	"muster/dispatcher/internal/store/internal/ledger"
 	"muster/dispatcher/internal/store/internal/roster"
@@ -29,16 +30,16 @@ var (
 	// ErrSamePerson: who asked may not approve.
 	ErrSamePerson = gatehouse.ErrSamePerson
 	// ErrLocked: another process holds the database; the text says which.
-	ErrLocked = sqlite.ErrLocked
+	ErrLocked = custody.ErrLocked
 	// ErrNewerSchema: the database was written by a newer program.
 	ErrNewerSchema = sqlite.ErrNewerSchema
 	// ErrRestoring: a restore was cut off, and must be run again.
 	ErrRestoring = sqlite.ErrRestoring
 	// ErrCorrupt: the integrity check failed; the text says how to restore.
-	ErrCorrupt = sqlite.ErrCorrupt
+	ErrCorrupt = custody.ErrCorrupt
 	// ErrGone: the files of the open database were removed, moved or replaced; the
 	// text says where what was stored is saved. Nothing is stored any more.
-	ErrGone = sqlite.ErrGone
+	ErrGone = custody.ErrGone
 	// ErrNoSpace: the disk takes no more; nothing of the write was stored. It may
 	// be tried again: the store recovers by itself when there is room.
 	ErrNoSpace = sqlite.ErrNoSpace

@@ -7,22 +7,6 @@ import (
 	"strings"
 )
 
-// Resolve is the one name of a file that many may lead to.
-func Resolve(path string) (string, error) {
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return "", err
-	}
-	if target, err := filepath.EvalSymlinks(abs); err == nil {
-		return target, nil // one file, one lock, whatever names lead to it
-	}
-	dir, err := filepath.EvalSymlinks(filepath.Dir(abs))
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(dir, filepath.Base(abs)), nil
-}
-
 // address is the URI of a file, whatever its name holds. SQLite would take a relative
 // path in one for a path from the root.
 func address(path string, query url.Values) (string, error) {

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"muster/dispatcher/internal/progress"
+	"muster/dispatcher/internal/store/internal/custody"
 )
 
 // readingPages is what a check of a whole file is called; SQLite does not tell how far
@@ -23,12 +23,12 @@ const readingPages = "reads every page"
 // file of mode 0600 at into, and syncs it. It reads beside whoever holds the
 // database, and changes nothing there. into must not exist.
 func Copy(ctx context.Context, from, into string, applicationID int32) (err error) {
-	source, err := Resolve(from)
+	source, err := custody.Resolve(from)
 	if err == nil {
 		_, err = os.Stat(source) // SQLite's own word says only that it cannot
 	}
 	if err == nil {
-		err = checkIdle(source)
+		err = damaged(custody.CheckIdle(source), source)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot copy database %s: %w", from, err)
@@ -52,27 +52,7 @@ func Copy(ctx context.Context, from, into string, applicationID int32) (err erro
 	if err := file.Sync(); err != nil {
 		return err
 	}
-	return SyncFolder(filepath.Dir(into))
-}
-
-// checkIdle checks the log that a killed headquarters left: SQLite would drop what
-// cannot be read of it, and the copy would miss it. Whoever holds the database
-// checked it when he opened it. A file at rest, as a backup is, needs no lock, which
-// would leave a file beside it.
-func checkIdle(path string) error {
-	if !exists(path+"-wal") && !exists(path+"-shm") && !exists(path+paceSuffix) {
-		return nil
-	}
-	lock, held, err := tryLock(path + lockSuffix)
-	if err != nil || !held {
-		return err
-	}
-	return errors.Join(damaged(checkLog(path), path), lock.release())
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
+	return custody.SyncFolder(filepath.Dir(into))
 }
 
 func vacuum(ctx context.Context, source, into string, applicationID int32) (err error) {
@@ -147,48 +127,4 @@ func Version(ctx context.Context, q Querier) (int, error) {
 		err = row.Scan(&n)
 		return n, err
 	}, "PRAGMA user_version")
-}
-
-// SyncFolder makes what was created, renamed and removed in it lasting.
-func SyncFolder(path string) error {
-	folder, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	if err = folder.Sync(); errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) {
-		err = nil // a system that cannot sync folders writes them through
-	}
-	return errors.Join(err, folder.Close())
-}
-
-// Lock holds the database at a resolved path as an open one does, or fails with
-// ErrLocked.
-func Lock(path string) (release func() error, err error) {
-	lock, err := acquire(path + lockSuffix)
-	if err != nil {
-		return nil, err
-	}
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return lock.release, nil //nolint:nilerr // nobody holds what cannot be opened
-	}
-	if err = holdFile(file); err != nil {
-		return nil, errors.Join(err, file.Close(), lock.release())
-	}
-	return func() error { return errors.Join(releaseFile(file), lock.release()) }, nil
-}
-
-// Beside are the endings of the files that belong to a database at rest, the
-// database's own "" last.
-func Beside() []string { return []string{paceSuffix, "-wal", sealSuffix, ""} }
-
-// Remove removes a database that nobody holds, and every file beside it.
-func Remove(path string) error {
-	var errs []error
-	for _, suffix := range []string{"", "-wal", "-shm", "-journal", lockSuffix, ballastSuffix, sealSuffix, paceSuffix} {
-		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"muster/dispatcher/internal/progress"
+	"muster/dispatcher/internal/store/internal/custody"
 )
 
 // usualCheck bounds the check at Open: headquarters must be back soon. Of 100,000
@@ -46,7 +47,7 @@ func verdict(found []string, err error) error {
 		return err
 	}
 	if len(found) != 1 || found[0] != "ok" {
-		return fmt.Errorf("%w: %s", ErrCorrupt, strings.Join(found, "; "))
+		return fmt.Errorf("%w: %s", custody.ErrCorrupt, strings.Join(found, "; "))
 	}
 	return nil
 }
@@ -112,8 +113,8 @@ func (db *DB) admit(ctx context.Context) error {
 	_, owed := ctx.Value(owedKey{}).(string)
 	if !owed {
 		err := db.Sound(ctx)
-		if errors.Is(err, ErrCorrupt) {
-			return fmt.Errorf("%w: nothing more is stored in it", ErrCorrupt) // Sound says more, once
+		if errors.Is(err, custody.ErrCorrupt) {
+			return fmt.Errorf("%w: nothing more is stored in it", custody.ErrCorrupt) // Sound says more, once
 		}
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"muster/dispatcher/internal/progress"
+	"muster/dispatcher/internal/store/internal/custody"
 )
 
 // prepareFile refuses a file that is not ours, is damaged or is newer, and
@@ -37,7 +38,7 @@ func prepareFile(ctx context.Context, conn *sql.Conn, path string, sealed bool, 
 			return false, fmt.Errorf("cannot migrate to schema version %d: %w", i+1, err)
 		}
 	}
-	return checked, breakSeal(path)
+	return checked, custody.BreakSeal(path)
 }
 
 // identify returns the schema version of a file that is ours and not newer than
@@ -62,7 +63,7 @@ func identify(ctx context.Context, conn *sql.Conn, path string, known int64, app
 			ErrNewerSchema, path, version, known)
 	}
 	if version < 0 {
-		return 0, fmt.Errorf("%w: its header names schema version %d", ErrCorrupt, version)
+		return 0, fmt.Errorf("%w: its header names schema version %d", custody.ErrCorrupt, version)
 	}
 	return version, nil
 }
@@ -81,7 +82,7 @@ func migrate(ctx context.Context, conn *sql.Conn, path, script string, version i
 			return errors.Join(err, tx.Rollback())
 		}
 	}
-	mend, err := crackSeal(path)
+	mend, err := custody.CrackSeal(path)
 	if err != nil {
 		return errors.Join(err, tx.Rollback())
 	}

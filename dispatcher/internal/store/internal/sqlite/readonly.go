@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"os"
 
 	driver "modernc.org/sqlite"
 	codes "modernc.org/sqlite/lib"
+
+	"muster/dispatcher/internal/store/internal/custody"
 )
 
 // Look opens the file for reading only, beside whoever holds it or a copy that
@@ -17,14 +18,14 @@ import (
 // no row, and refuses a file of another program, or one whose schema version is
 // below atLeast.
 func Look(ctx context.Context, path string, applicationID int32, atLeast int64, read func(Querier) error) error {
-	resolved, err := Resolve(path)
+	resolved, err := custody.Resolve(path)
 	if err == nil {
 		_, err = os.Stat(resolved) // SQLite's own word says only that it cannot
 	}
 	if err == nil {
 		err = look(ctx, resolved, url.Values{"mode": {"ro"}}, applicationID, atLeast, read)
 	}
-	if unwritable(err) && settled(resolved) {
+	if unwritable(err) && custody.Settled(resolved) {
 		// On a medium that nobody can write, SQLite cannot make the files that
 		// readers share; nobody can change the file there either.
 		err = look(ctx, resolved, url.Values{"mode": {"ro"}, "immutable": {"1"}}, applicationID, atLeast, read)
@@ -44,13 +45,6 @@ func unwritable(err error) bool {
 	}
 	code := sqliteErr.Code() & 0xff
 	return code == codes.SQLITE_CANTOPEN || code == codes.SQLITE_READONLY
-}
-
-// settled reports whether there is no log beside the file that holds more than
-// it.
-func settled(path string) bool {
-	info, err := os.Stat(path + "-wal")
-	return errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0
 }
 
 func look(ctx context.Context, path string, query url.Values, applicationID int32, atLeast int64, read func(Querier) error) (err error) {

@@ -20,16 +20,14 @@ import (
 
 	driver "modernc.org/sqlite"
 	codes "modernc.org/sqlite/lib"
+
+	"muster/dispatcher/internal/store/internal/custody"
 )
 
 // Errors that callers test for.
 var (
-	// ErrLocked: another process holds the database; the text says which.
-	ErrLocked = errors.New("database is held by another process")
 	// ErrNewerSchema: the database was written by a newer program.
 	ErrNewerSchema = errors.New("database schema is newer than this program")
-	// ErrCorrupt: the integrity check failed.
-	ErrCorrupt = errors.New("database is damaged")
 	// ErrRestoring: a restore was cut off; the text says what to do.
 	ErrRestoring = errors.New("a restore of the database was cut off")
 	// ErrClosed: the database was closed.
@@ -44,12 +42,9 @@ const (
 	maxStreams  = 16
 	idleStreams = 2 // kept open between uses
 
-	// The files beside the database.
-	lockSuffix = ".lock"
 	// RestoringSuffix names the copy that takes the database's place. As long as
 	// it is there nobody may open the database.
 	RestoringSuffix = ".restoring"
-	ballastSuffix   = ".ballast"
 )
 
 // Options says what to open. Migrations holds NNNN_name.sql files in its root,
@@ -77,8 +72,8 @@ type Options struct {
 // DB is an open database. All methods are safe for concurrent use.
 type DB struct {
 	path     string
-	lock     *fileLock
-	guard    *guard
+	lock     *custody.Lock
+	guard    *custody.Guard
 	writing  *sql.DB
 	writer   *writer
 	readers  *Pool
@@ -91,12 +86,12 @@ type DB struct {
 // Open locks, opens, checks and migrates the database, and starts the writer.
 // It fails with ErrLocked, ErrCorrupt, ErrNewerSchema or ErrNoSpace.
 func Open(ctx context.Context, o Options) (*DB, error) {
-	path, err := Resolve(o.Path)
+	path, err := custody.Resolve(o.Path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open database %s: %w", o.Path, err)
 	}
 	db, err := openLocked(ctx, path, o)
-	if outOfRoom(err) && (ballast{path + ballastSuffix, o.BallastBytes}).release() {
+	if outOfRoom(err) && (ballast{path + custody.BallastSuffix, o.BallastBytes}).release() {
 		db, err = openLocked(ctx, path, o)
 	}
 	if errors.Is(err, ErrNoSpace) {
@@ -118,14 +113,14 @@ func roomFor(path string) string {
 }
 
 func openLocked(ctx context.Context, path string, o Options) (*DB, error) {
-	lock, err := acquire(path + lockSuffix)
+	lock, err := custody.Acquire(path)
 	if err != nil {
 		return nil, noSpace(err)
 	}
 	db := &DB{lock: lock, path: path}
 	if _, err := os.Lstat(path + RestoringSuffix); err == nil {
 		return nil, errors.Join(fmt.Errorf("%w and %s may be incomplete: run dispatcher restore again",
-			ErrRestoring, filepath.Base(path)), lock.release())
+			ErrRestoring, filepath.Base(path)), lock.Release())
 	}
 	if err := db.open(ctx, path, o); err != nil {
 		_ = db.Close() // the reason for closing matters more
@@ -135,21 +130,9 @@ func openLocked(ctx context.Context, path string, o Options) (*DB, error) {
 }
 
 func (db *DB) open(ctx context.Context, path string, o Options) error {
-	err := checkLife(path)
-	if err == nil {
-		db.guard, err = newGuard(path)
-	}
-	sealed := false
-	if err == nil {
-		sealed, err = checkSeal(path)
-	}
-	if err == nil {
-		err = checkHeader(path)
-	}
-	if err == nil {
-		err = checkLog(path)
-	}
-	if err != nil {
+	var sealed bool
+	var err error
+	if db.guard, sealed, err = custody.Hold(path); err != nil {
 		return err
 	}
 	db.writing, err = connect(path, url.Values{
@@ -190,9 +173,9 @@ func (db *DB) open(ctx context.Context, path string, o Options) error {
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}
-	held := ballast{path + ballastSuffix, o.BallastBytes}
+	held := ballast{path + custody.BallastSuffix, o.BallastBytes}
 	db.checking = startChecking(path, sealed, checked, o.CheckFor)
-	db.writer = startWriter(conn, held, db.guard, o)
+	db.writer = startWriter(conn, path, held, db.guard, o)
 	db.readers.saw, db.streams.saw = db.writer.saw, db.writer.saw
 	return nil
 }
@@ -221,13 +204,13 @@ func (db *DB) Close() error {
 		if db.writing != nil {
 			errs = append(errs, db.writing.Close())
 		}
-		if sound && db.guard.lookAtFile() == nil { // the log was taken in
-			seal(db.path)
+		if sound && db.guard.LookAtFile() == nil { // the log was taken in
+			custody.Seal(db.path)
 		}
 		if db.guard != nil {
-			errs = append(errs, db.guard.close())
+			errs = append(errs, db.guard.Close())
 		}
-		db.closed = errors.Join(append(errs, db.lock.release())...)
+		db.closed = errors.Join(append(errs, db.lock.Release())...)
 	})
 	return db.closed
 }
@@ -238,10 +221,10 @@ func (db *DB) Close() error {
 func damaged(err error, path string) error {
 	err = named(err)
 	var sqliteErr *driver.Error
-	if !errors.Is(err, ErrCorrupt) && errors.As(err, &sqliteErr) && sqliteErr.Code() == codes.SQLITE_ERROR {
-		err = fmt.Errorf("%w: it is not what its header says: %w", ErrCorrupt, err)
+	if !errors.Is(err, custody.ErrCorrupt) && errors.As(err, &sqliteErr) && sqliteErr.Code() == codes.SQLITE_ERROR {
+		err = fmt.Errorf("%w: it is not what its header says: %w", custody.ErrCorrupt, err)
 	}
-	if !errors.Is(err, ErrCorrupt) {
+	if !errors.Is(err, custody.ErrCorrupt) {
 		return err
 	}
 	name := filepath.Base(path)
@@ -252,10 +235,10 @@ func damaged(err error, path string) error {
 // named gives what SQLite says about a broken file its name.
 func named(err error) error {
 	var sqliteErr *driver.Error
-	if !errors.Is(err, ErrCorrupt) && errors.As(err, &sqliteErr) {
+	if !errors.Is(err, custody.ErrCorrupt) && errors.As(err, &sqliteErr) {
 		switch sqliteErr.Code() & 0xff {
 		case codes.SQLITE_CORRUPT, codes.SQLITE_NOTADB:
-			return fmt.Errorf("%w: %w", ErrCorrupt, err)
+			return fmt.Errorf("%w: %w", custody.ErrCorrupt, err)
 		}
 	}
 	return err

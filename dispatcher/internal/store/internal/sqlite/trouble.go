@@ -9,6 +9,8 @@ import (
 
 	driver "modernc.org/sqlite"
 	codes "modernc.org/sqlite/lib"
+
+	"muster/dispatcher/internal/store/internal/custody"
 )
 
 // ErrNoSpace says that the medium takes no more: it is full, over a quota, or the
@@ -56,7 +58,7 @@ func outOfRoom(err error) bool {
 
 // failing reports whether the medium, not the operation, is to blame.
 func failing(err error) bool {
-	if errors.Is(err, ErrNoSpace) || errors.Is(err, ErrGone) || errors.Is(err, ErrCorrupt) {
+	if errors.Is(err, ErrNoSpace) || errors.Is(err, custody.ErrGone) || errors.Is(err, custody.ErrCorrupt) {
 		return true
 	}
 	if sqliteErr, is := errors.AsType[*driver.Error](err); is {
@@ -86,7 +88,7 @@ type trouble struct {
 func (t *trouble) note(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if (t.now == nil) != (err == nil) || worse(err, t.now, ErrGone) || worse(err, t.now, ErrCorrupt) && !errors.Is(t.now, ErrGone) ||
+	if (t.now == nil) != (err == nil) || worse(err, t.now, custody.ErrGone) || worse(err, t.now, custody.ErrCorrupt) && !errors.Is(t.now, custody.ErrGone) ||
 		err != nil && worse(t.now, err, ErrNoReserve) {
 		t.now, t.known = err, false
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"muster/dispatcher/internal/store/internal/custody"
 )
 
 const (
@@ -53,8 +55,9 @@ type writer struct {
 
 	trouble trouble
 	ballast ballast
-	guard   *guard
-	pace    pace
+	path    string
+	guard   *custody.Guard
+	pace    custody.Pace
 	gone    error     // ErrGone: nothing is written any more
 	checked time.Time // when damage was last looked for
 	owed    []debt
@@ -62,13 +65,14 @@ type writer struct {
 	timed   func(took time.Duration)
 }
 
-func startWriter(conn *sql.Conn, held ballast, guard *guard, o Options) *writer {
+func startWriter(conn *sql.Conn, path string, held ballast, guard *custody.Guard, o Options) *writer {
 	w := &writer{
 		conn:    conn,
 		trouble: trouble{tell: o.Trouble, known: true}, // a calm start is no news
 		ballast: held,
+		path:    path,
 		guard:   guard,
-		pace:    pace{path: guard.path + paceSuffix},
+		pace:    custody.Paced(path),
 		queue:   queue{wake: make(chan struct{}, 1)},
 		quit:    make(chan struct{}),
 		ended:   make(chan struct{}),
@@ -119,7 +123,7 @@ func (w *writer) stop() error {
 		_ = stmt.Close() // the connection goes next
 	}
 	_ = w.direct.close(w.conn)
-	w.pace.end(w.guard.lookAtFile() == nil)
+	w.pace.End(w.guard.LookAtFile() == nil)
 	return w.conn.Close()
 }
 
@@ -151,7 +155,7 @@ func (w *writer) loop() {
 // was written: a small commit may fit into the log of a disk that is still full.
 func (w *writer) recover() {
 	trouble := w.trouble.err()
-	if trouble == nil || w.whole() != nil || w.ballast.hold() != nil || errors.Is(trouble, ErrCorrupt) && !w.mended() {
+	if trouble == nil || w.whole() != nil || w.ballast.hold() != nil || errors.Is(trouble, custody.ErrCorrupt) && !w.mended() {
 		return
 	}
 	if err := w.write([]*request{{op: Op{Run: touch}, ctx: context.Background()}}); err == nil {
@@ -182,8 +186,8 @@ func (w *writer) whole() error {
 	if w.gone != nil {
 		return w.gone
 	}
-	err := w.guard.look()
-	if errors.Is(err, ErrGone) {
+	err := w.guard.Look()
+	if errors.Is(err, custody.ErrGone) {
 		w.gone = w.rescue(err)
 		err = w.gone
 	}
@@ -287,11 +291,11 @@ func (w *writer) transact(group []*request) (err error) {
 			return errors.Join(err, w.rollback())
 		}
 	}
-	w.pace.step()
+	w.pace.Step()
 	if err := w.exec("COMMIT"); err != nil {
 		return errors.Join(fmt.Errorf("cannot commit: %w", err), w.rollback())
 	}
-	w.pace.begin()
+	w.pace.Begin()
 	return w.whole() // or it went where nobody finds it
 }
 

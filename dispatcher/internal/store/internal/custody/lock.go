@@ -1,10 +1,11 @@
-package sqlite
+package custody
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -19,11 +20,13 @@ type holder struct {
 	Since time.Time `json:"since"`
 }
 
-// fileLock is an advisory lock that the operating system frees with the
+// Lock is an advisory lock that the operating system frees with the
 // process, however that ends. The file stays; only the lock counts.
-type fileLock struct{ flock *flock.Flock }
+type Lock struct{ flock *flock.Flock }
 
-func acquire(path string) (*fileLock, error) {
+// Acquire locks the database at a resolved path, or fails with ErrLocked.
+func Acquire(path string) (*Lock, error) {
+	path += lockSuffix
 	l, held, err := tryLock(path)
 	if err != nil {
 		return nil, err
@@ -39,18 +42,18 @@ func acquire(path string) (*fileLock, error) {
 	if err == nil {
 		err = overwrite(path, append(text, '\n'))
 	}
-	if err != nil && !errors.Is(noSpace(err), ErrNoSpace) { // nobody is kept out by what the file says
-		return nil, errors.Join(fmt.Errorf("cannot write lock file %s: %w", path, err), l.release())
+	if err != nil && !errors.Is(err, syscall.ENOSPC) { // nobody is kept out by what the file says
+		return nil, errors.Join(fmt.Errorf("cannot write lock file %s: %w", path, err), l.Release())
 	}
 	return l, nil
 }
 
-func tryLock(path string) (l *fileLock, held bool, err error) {
+func tryLock(path string) (l *Lock, held bool, err error) {
 	fl := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
 	if held, err = fl.TryLock(); err != nil {
 		return nil, false, fmt.Errorf("cannot lock %s: %w", path, files.Mended(err))
 	}
-	return &fileLock{flock: fl}, held, nil
+	return &Lock{flock: fl}, held, nil
 }
 
 // overwrite writes in place: a rename would leave the lock on a nameless file, and
@@ -76,7 +79,8 @@ func describe(path string) string {
 	return fmt.Sprintf("process %d on %s holds it since %s (%s)", h.PID, h.Host, h.Since.Format(time.RFC3339), path)
 }
 
-func (l *fileLock) release() error {
+// Release gives the lock back.
+func (l *Lock) Release() error {
 	if err := l.flock.Close(); err != nil {
 		return fmt.Errorf("cannot give the lock back: %w", err)
 	}

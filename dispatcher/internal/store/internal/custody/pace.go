@@ -1,4 +1,4 @@
-package sqlite
+package custody
 
 import (
 	"errors"
@@ -23,22 +23,25 @@ import (
 // a power cut leaves of it finds less.
 const paceSuffix = ".pace"
 
-// pace is the file while the database is open. Only the writer uses it.
-type pace struct {
+// Pace is the file while the database is open. Only the writer uses it.
+type Pace struct {
 	path string
 	file *os.File
 }
 
-// step notes that a commit comes.
-func (p *pace) step() {
+// Paced is the file of the database at a path, which is not made yet.
+func Paced(path string) Pace { return Pace{path: path + paceSuffix} }
+
+// Step notes that a commit comes.
+func (p *Pace) Step() {
 	if p.file != nil {
 		_, _ = p.file.WriteAt([]byte("\n"), 0) // without it less is found
 	}
 }
 
-// begin makes the file after the first commit, or takes the one that a crash left.
+// Begin makes the file after the first commit, or takes the one that a crash left.
 // Without room there is none: it is tried again with the next commit.
-func (p *pace) begin() {
+func (p *Pace) Begin() {
 	if p.file != nil {
 		return
 	}
@@ -47,12 +50,12 @@ func (p *pace) begin() {
 		return
 	}
 	p.file = file
-	p.step()
+	p.Step()
 }
 
-// end is called before the last connection is closed, which takes the log in and
+// End is called before the last connection is closed, which takes the log in and
 // removes it. What others put in the database's place keeps its own.
-func (p *pace) end(ours bool) {
+func (p *Pace) End(ours bool) {
 	if p.file != nil {
 		_ = p.file.Close() // nothing in it counts
 		p.file = nil

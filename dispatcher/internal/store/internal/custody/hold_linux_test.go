@@ -1,4 +1,4 @@
-package sqlite_test
+package custody_test
 
 import (
 	"os"
@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"testing"
 
-	"muster/dispatcher/internal/store/internal/sqlite"
+	"muster/dispatcher/internal/store/internal/custody"
 )
 
 // TestWhatIsReleasedIsFreeThoughAnotherHasACopy: a program on its way to be started has a
@@ -14,7 +14,7 @@ import (
 func TestWhatIsReleasedIsFreeThoughAnotherHasACopy(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.db")
-	first, err := sqlite.Hold(path)
+	first, err := custody.HoldFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,13 +24,13 @@ func TestWhatIsReleasedIsFreeThoughAnotherHasACopy(t *testing.T) {
 	}
 	copied := os.NewFile(uintptr(fd), "copy")
 	t.Cleanup(func() { _ = copied.Close() })
-	if _, err := sqlite.Hold(path); err == nil {
+	if _, err := custody.HoldFile(path); err == nil {
 		t.Error("two hold it")
 	}
 	if err := first.Release(); err != nil {
 		t.Fatal(err)
 	}
-	second, err := sqlite.Hold(path)
+	second, err := custody.HoldFile(path)
 	if err != nil {
 		t.Fatalf("it is not free: %v", err)
 	}

@@ -1,4 +1,4 @@
-package sqlite
+package custody
 
 import (
 	"crypto/sha256"
@@ -25,7 +25,7 @@ const (
 // order. After a crash, or when there is a log, there is nothing to compare with.
 func checkSeal(path string) (sealed bool, err error) {
 	noted, err := os.ReadFile(path + sealSuffix)
-	if err != nil || !settled(path) {
+	if err != nil || !Settled(path) {
 		return false, nil //nolint:nilerr // no seal says nothing
 	}
 	found, err := hashOf(path)
@@ -63,9 +63,9 @@ func readHeader(path string) ([]byte, error) {
 	return header[:n], err
 }
 
-// crackSeal takes the hash away before a change that may fail; mend puts it back,
+// CrackSeal takes the hash away before a change that may fail; mend puts it back,
 // for which a full disk has room. A crash in between leaves none, which is safe.
-func crackSeal(path string) (mend func() error, err error) {
+func CrackSeal(path string) (mend func() error, err error) {
 	seal, cracked := path+sealSuffix, path+sealSuffix+".part"
 	switch err := os.Rename(seal, cracked); {
 	case os.IsNotExist(err):
@@ -76,8 +76,8 @@ func crackSeal(path string) (mend func() error, err error) {
 	return func() error { return os.Rename(cracked, seal) }, SyncFolder(filepath.Dir(path))
 }
 
-// breakSeal takes the hash away for good before anything is written.
-func breakSeal(path string) error {
+// BreakSeal takes the hash away for good before anything is written.
+func BreakSeal(path string) error {
 	_ = os.Remove(path + sealSuffix + ".part") // it says nothing, and is overwritten
 	if err := os.Remove(path + sealSuffix); err != nil {
 		if os.IsNotExist(err) {
@@ -88,11 +88,11 @@ func breakSeal(path string) error {
 	return SyncFolder(filepath.Dir(path))
 }
 
-// seal notes the hash of a file that nobody has open. A file that cannot be
+// Seal notes the hash of a file that nobody has open. A file that cannot be
 // sealed, because a reader keeps the log or there is no room, goes without.
-func seal(path string) {
+func Seal(path string) {
 	info, err := os.Stat(path)
-	if err != nil || info.Size() > maxSealed || !settled(path) {
+	if err != nil || info.Size() > maxSealed || !Settled(path) {
 		return
 	}
 	hash, err := hashOf(path)

@@ -1,10 +1,10 @@
-package sqlite
+package custody
 
 // Held is a database file that is held.
-type Held struct{ *guard }
+type Held struct{ *Guard }
 
-// Hold is for tests.
-func Hold(path string) (Held, error) {
+// HoldFile is for tests.
+func HoldFile(path string) (Held, error) {
 	g, err := newGuard(path)
 	return Held{g}, err
 }
@@ -13,4 +13,4 @@ func Hold(path string) (Held, error) {
 func (h Held) Fd() uintptr { return h.file.Fd() }
 
 // Release lets it go.
-func (h Held) Release() error { return h.close() }
+func (h Held) Release() error { return h.Close() }
