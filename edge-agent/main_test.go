@@ -224,7 +224,7 @@ func startHQ(t *testing.T, topics protocol.Topics, listeners server.Listeners, c
 	}
 	now := time.Now()
 	offer := protocol.Offer{Meta: meta(), TypeVersion: 1, Attempts: 1,
-		QueueDeadline: now.Add(time.Hour).UnixMilli(), Record: protocol.Record{TaskID: "t1", ParentID: "run1", StoreID: "007",
+		QueueDeadline: now.Add(time.Hour).UnixMilli(), Record: protocol.Record{TaskID: "of-the-program", ParentID: "run1", StoreID: "007",
 			Type: "stubborn", Input: json.RawMessage(`{}`), Status: "PENDING", Deadline: now.Add(time.Minute).UnixMilli()}}
 	intake := func(_ context.Context, m server.Message) error {
 		h.heard <- m
@@ -237,9 +237,9 @@ func startHQ(t *testing.T, topics protocol.Topics, listeners server.Listeners, c
 				return err
 			}
 			order.Order, order.HelloID, order.ServerTimeMs = protocol.OrderSync, hello.ID, time.Now().UnixMilli()
-			order.Open = []protocol.SyncTask{{TaskID: "t1", Status: "PENDING"}}
+			order.Open = []protocol.SyncTask{{TaskID: "of-the-program", Status: "PENDING"}}
 		case protocol.KindClaim:
-			order.Order, order.TaskID, order.Attempt = protocol.OrderGrant, "t1", 1
+			order.Order, order.TaskID, order.Attempt = protocol.OrderGrant, "of-the-program", 1
 			order.LeaseMs, order.RunTimeoutMs = 30_000, 60_000
 			order.OfferSHA256 = offer.Hash()
 		case protocol.KindResult:
@@ -271,6 +271,6 @@ func startHQ(t *testing.T, topics protocol.Topics, listeners server.Listeners, c
 			t.Error(err)
 		}
 	})
-	publish(topics.Offer("007", "t1"), true, offer)
+	publish(topics.Offer("007", "of-the-program"), true, offer)
 	return h
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"strconv"
 	"time"
 
 	"muster/edge-agent/internal/agent"
@@ -60,7 +62,7 @@ func orderOf(cfg *Config, offer protocol.Offer) (executor.Order, time.Duration, 
 	case offer.RunTimeoutMs < 0:
 		return executor.Order{}, 0, fmt.Errorf("cannot run the task: runTimeoutMs is %d, must be 0 (the usual limit) or more", offer.RunTimeoutMs)
 	}
-	order := executor.Order{TaskID: offer.TaskID, Attempt: max(offer.Attempt, 1), StoreID: cfg.Store, TerminalID: cfg.Terminal,
+	order := executor.Order{TaskID: offer.TaskID, Attempt: max(offer.Attempt, 1), StoreID: cfg.Store, TerminalID: cfg.Terminal, Trial: strconv.Itoa(os.Getpid()),
 		Type: offer.Type, Version: offer.TypeVersion, Input: offer.Input, ScheduledFor: offer.ScheduledFor.Time}
 	if order.TaskID == "" {
 		order.TaskID = "run-once"

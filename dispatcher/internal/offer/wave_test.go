@@ -167,6 +167,7 @@ func TestOthersWaitForTheOffersOfANewRun(t *testing.T) {
 		}
 		defer d.Offers.Stop()
 		d.foresee()
+		synctest.Wait() // the list of the start is read
 		wait := func() time.Duration {
 			began := time.Now()
 			d.Rush(t.Context())

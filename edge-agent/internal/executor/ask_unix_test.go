@@ -57,6 +57,7 @@ func TestLeftoversAreThoseOfTheVeryAttempt(t *testing.T) {
 			func(o *executor.Order) { o.TaskID = o.TaskID[:5] },
 			func(o *executor.Order) { o.TerminalID = "pos-2" },
 			func(o *executor.Order) { o.StoreID = "008" },
+			func(o *executor.Order) { o.Trial = "17" },
 		} {
 			other := mine
 			change(&other)

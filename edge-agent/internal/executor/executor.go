@@ -22,6 +22,7 @@ type Order struct {
 	Attempt      int
 	StoreID      string
 	TerminalID   string
+	Trial        string // who tries it out beside the terminal's own work; "": nobody
 	Type         string
 	Version      int
 	Input        json.RawMessage

@@ -20,6 +20,7 @@ const (
 	EnvStore     = "MUSTER_STORE_ID"
 	EnvTerminal  = "MUSTER_TERMINAL_ID"
 	EnvScheduled = "MUSTER_SCHEDULED_FOR" // RFC 3339, the moment the run was ordered
+	EnvTrial     = "MUSTER_TRIAL"         // empty, but not where the program is tried out
 )
 
 const (
@@ -88,10 +89,11 @@ func (p Program) Run(ctx context.Context, order Order) (Output, error) {
 }
 
 // marks are the variables by which the processes of one attempt are found
-// again; a machine may run several terminals.
+// again; a machine may run several terminals, and somebody may try a program out with
+// the task that one of them is at.
 func marks(order Order) []string {
 	return []string{EnvTask + "=" + order.TaskID, EnvAttempt + "=" + strconv.Itoa(order.Attempt),
-		EnvStore + "=" + order.StoreID, EnvTerminal + "=" + order.TerminalID}
+		EnvStore + "=" + order.StoreID, EnvTerminal + "=" + order.TerminalID, EnvTrial + "=" + order.Trial}
 }
 
 // waitTree waits for the program. When ctx ends it asks the whole tree to end,
