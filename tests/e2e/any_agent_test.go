@@ -114,13 +114,12 @@ func setScene(t *testing.T, kind anyAgent, external string) *scene {
 
 // answering sets how an execution ends.
 func (s *scene) answering(end string) {
-	s.script = s.write("probe.sh", fmt.Sprintf(`echo "$MUSTER_TASK_ID $MUSTER_ATTEMPT" >> %q
-(while [ -e "$0" ]; do sleep 0.05; done) > /dev/null 2>&1 &
-echo $$ >> %q
-echo $! >> %q
+	s.script = s.write("probe.sh", fmt.Sprintf(`(while [ -e "$0" ]; do sleep 0.05; done) > /dev/null 2>&1 &
+printf '%%s\n' $$ $! >> %q
+echo "$MUSTER_TASK_ID $MUSTER_ATTEMPT" >> %q
 while [ -e "$0" ] && [ ! -e %q ]; do sleep 0.05; done
 %s
-`, s.markers, s.pids, s.pids, s.gate, end))
+`, s.pids, s.markers, s.gate, end))
 }
 
 // bound writes the job anew, with this lease and time limit.

@@ -199,8 +199,28 @@ func (l *life) dial(ctx context.Context, network, address string) (net.Conn, err
 		return nil, err
 	}
 	near, inner := l.seat.world.mesh.Pipe()
-	l.seat.tap.Join(inner, far)
+	l.seat.tap.Join(voice{inner, l}, far)
 	return near, nil
+}
+
+// voice is what the tap hears of a life. What one says that was killed it never said: its
+// process still runs here, on a disk that nobody sees any more.
+type voice struct {
+	net.Conn
+	life *life
+}
+
+// Read reads what was said before the kill.
+func (v voice) Read(p []byte) (int, error) {
+	for {
+		n, err := v.Conn.Read(p)
+		v.life.mu.Lock()
+		dead := v.life.dead
+		v.life.mu.Unlock()
+		if err != nil || !dead {
+			return n, err
+		}
+	}
 }
 
 // work is the executor of one job in one life.
