@@ -2,10 +2,13 @@ package sqlite_test
 
 import (
 	"errors"
+	"os"
+	"slices"
 	"syscall"
 	"testing"
 	"testing/synctest"
 
+	"muster/dispatcher/internal/store/internal/custody"
 	"muster/dispatcher/internal/store/internal/sqlite"
 )
 
@@ -65,6 +68,57 @@ func TestWhatIsOwedAndCannotBeDoneIsToldAndGivenUp(t *testing.T) {
 		synctest.Wait()
 		if tries != 2 || len(lost) != 1 || lost[0] != "x: never again" {
 			t.Errorf("tried %d times, told %q", tries, lost)
+		}
+	})
+}
+
+// A database that is overwritten is not written to. What was committed right before
+// that was seen is told to whoever follows, once, although its callers hear an error.
+func TestWhatIsCommittedToABrokenFileIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var path string
+		db := setup(t, func(o *sqlite.Options) { path = o.Path })
+		file, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = file.Close() })
+		header := make([]byte, 16)
+		if _, err = file.ReadAt(header, 0); err != nil {
+			t.Fatal(err)
+		}
+		var told []string
+		runs := 0
+		op := func(word string, also func() error) sqlite.Op {
+			return sqlite.Op{
+				Run: func(tx *sqlite.Tx) error {
+					runs++
+					return errors.Join(insert(word)(tx), also())
+				},
+				Committed: func() { told = append(told, word) },
+			}
+		}
+		nothing := func() error { return nil }
+		errs := together(t.Context(), t, db, op("a", nothing), op("b", func() error {
+			_, err := file.WriteAt(make([]byte, len(header)), 0)
+			return err
+		}))
+		errs = append(errs, db.Write(t.Context(), op("never", nothing)))
+		synctest.Wait()
+		for i, err := range errs {
+			if !errors.Is(err, custody.ErrCorrupt) {
+				t.Errorf("write %d: %v", i, err)
+			}
+		}
+		if _, err := file.WriteAt(header, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Write(t.Context(), op("c", nothing)); err != nil {
+			t.Errorf("put right: %v", err)
+		}
+		synctest.Wait()
+		if got := words(t, db.Readers()); !slices.Equal(got, []string{"a", "b", "c"}) || !slices.Equal(told, got) || runs != 3 {
+			t.Errorf("stored %q, told %q, ran %d operations", got, told, runs)
 		}
 	})
 }

@@ -222,7 +222,7 @@ func touch(tx *Tx) error {
 
 func (w *writer) commit(group []*request) {
 	err := w.attempt(group)
-	if err == nil || len(group) == 1 {
+	if err == nil || len(group) == 1 || errors.Is(err, errCommitted) {
 		w.answer(group, err)
 		return
 	}
@@ -252,6 +252,7 @@ func (w *writer) attempt(group []*request) error {
 
 func (w *writer) answer(group []*request, err error) {
 	told := make([]func(), 0, len(group))
+	stored := err == nil || errors.Is(err, errCommitted) && !errors.Is(err, custody.ErrGone)
 	for _, r := range group {
 		switch r.err = err; {
 		case err == nil:
@@ -262,7 +263,7 @@ func (w *writer) answer(group []*request, err error) {
 		if r.err == nil && r.op.Pin != nil {
 			r.err = guarded(r.op.Pin)
 		}
-		if err == nil && r.skipped == nil && r.op.Committed != nil {
+		if stored && r.skipped == nil && r.op.Committed != nil {
 			told = append(told, r.op.Committed)
 		}
 		close(r.done)
@@ -270,13 +271,19 @@ func (w *writer) answer(group []*request, err error) {
 	w.told.tell(told...)
 }
 
-// transact runs the group in one transaction, or leaves nothing of it. No
-// caller's context reaches SQLite: a cancelled one would roll back in silence
-// and let what follows commit by itself.
+// errCommitted says that a group is stored, in a file that turned out not to be sound
+// right after. Its callers are told no more than that it failed. Who follows what is
+// stored is told of it all the same, unless nothing follows any more: should the file be
+// put right, what nobody knows of would wait there until the next start.
+var errCommitted = errors.New("it was committed before this was seen")
+
+// transact runs the group in one transaction, or leaves nothing of it, unless it fails
+// with errCommitted. No caller's context reaches SQLite: a cancelled one would roll back
+// in silence and let what follows commit by itself.
 func (w *writer) transact(group []*request) (err error) {
 	defer func() { err = noSpace(err) }()
-	if w.gone != nil {
-		return w.gone
+	if err := w.whole(); err != nil {
+		return err
 	}
 	if err := w.exec("BEGIN IMMEDIATE"); err != nil {
 		return fmt.Errorf("cannot begin: %w", err)
@@ -296,7 +303,10 @@ func (w *writer) transact(group []*request) (err error) {
 		return errors.Join(fmt.Errorf("cannot commit: %w", err), w.rollback())
 	}
 	w.pace.Begin()
-	return w.whole() // or it went where nobody finds it
+	if err := w.whole(); err != nil { // it went where nobody finds it
+		return fmt.Errorf("%w: %w", errCommitted, err)
+	}
+	return nil
 }
 
 func runOne(op Op, tx *Tx) error {
