@@ -3,6 +3,7 @@ package store_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -103,6 +104,42 @@ func TestEarlyStoreThatIsClosedOrLeftBeforeItsEndSaysSo(t *testing.T) {
 	}
 	b.open()
 	b.close()
+}
+
+// Whatever a start stumbles over first, what it says is how to restore.
+func TestEarlyStoreWithAnyBrokenRootSaysHowToRestore(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.create(300)
+	db := b.raw()
+	var text string
+	err := db.QueryRowContext(t.Context(), "SELECT json_group_object(name, rootpage) FROM sqlite_schema WHERE rootpage > 0").Scan(&text)
+	roots := map[string]int64{}
+	if err = errors.Join(err, json.Unmarshal([]byte(text), &roots), db.Close()); err != nil || len(roots) < 20 {
+		t.Fatalf("%d roots, %v", len(roots), err)
+	}
+	b.close()
+	if err := os.Remove(b.path + ".sha256"); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(b.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, page := range roots {
+		broken := bytes.Clone(whole)
+		copy(broken[(page-1)*4096:page*4096], bytes.Repeat([]byte{0xa5}, 4096))
+		if err := os.WriteFile(b.path, broken, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := store.Open(t.Context(), store.Options{Path: b.path, Early: true})
+		if err == nil {
+			err = errors.Join(s.Sound(t.Context()), s.Close())
+		}
+		if !errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), "dispatcher restore BACKUP --data "+filepath.Dir(b.path)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 func TestEarlyStoreOfAnOlderSchemaIsCheckedBeforeItIsChanged(t *testing.T) {

@@ -123,6 +123,42 @@ func TestDatabaseThatBreaksWhileItIsOpenSaysSo(t *testing.T) {
 	}
 }
 
+// A file that is cut while it is open is found at once, however much is left of it: what
+// is committed behind the cut would be lost with the next kill.
+func TestDatabaseThatIsCutWhileItIsOpenGivesNoMoreReceipts(t *testing.T) {
+	t.Parallel()
+	for suffix, want := range map[string]error{"": store.ErrCorrupt, "-wal": store.ErrGone} {
+		t.Run("muster.db"+suffix, func(t *testing.T) {
+			t.Parallel()
+			b := newTaken(t)
+			b.close() // takes the log in
+			said := b.said
+			s, err := store.Open(t.Context(), store.Options{Path: b.path, BallastBytes: -1, Trouble: func(err error) { said <- err }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Store = s
+			if err := b.Audit(t.Context(), "ada", "tested", "it", "", t0); err != nil {
+				t.Fatal(err)
+			}
+			info, err := os.Stat(b.path + suffix)
+			if err == nil {
+				err = os.Truncate(b.path+suffix, info.Size()-4096)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := b.Audit(t.Context(), "ada", "tested", "more", "", t0); !errors.Is(err, want) {
+				t.Errorf("written: %v", err)
+			}
+			_ = b.hears(want)
+			if err := b.Health(t.Context()); !errors.Is(err, want) {
+				t.Errorf("healthy: %v", err)
+			}
+		})
+	}
+}
+
 func TestRemovedLockFileLetsNobodyIn(t *testing.T) {
 	t.Parallel()
 	b := newTaken(t)

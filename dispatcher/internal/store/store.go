@@ -112,13 +112,13 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s := &Store{Roster: roster.New(db), Gatehouse: gatehouse.New(db), db: db}
 	if s.Trail, err = audit.Open(ctx, db); err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot open database %s: %w", o.Path, err), s.Close())
+		return nil, errors.Join(fmt.Errorf("cannot open database %s: %w", o.Path, db.Damaged(err)), s.Close())
 	}
 	s.Ledger, err = ledger.Open(Owed(ctx, "unfinished revisions"), db, &s.seen, logger, func(runID string, revision int) {
 		s.tell([]Change{{Kind: RevisionReady, RunID: runID, Revision: revision}})
 	})
 	if err != nil && !errors.Is(err, ErrOwed) {
-		return nil, errors.Join(fmt.Errorf("cannot open database %s: %w", o.Path, err), s.Close())
+		return nil, errors.Join(fmt.Errorf("cannot open database %s: %w", o.Path, db.Damaged(err)), s.Close())
 	}
 	return s, nil
 }

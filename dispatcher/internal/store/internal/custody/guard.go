@@ -1,6 +1,7 @@
 package custody
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,8 +13,8 @@ import (
 type Guard struct {
 	path string
 	file *os.File
-	own  fs.FileInfo
-	log  fs.FileInfo // nil: not seen yet
+	own  fs.FileInfo // as it was looked at last
+	log  fs.FileInfo // the same of the log; nil: not seen yet
 }
 
 // Hold takes the database at a resolved path, whose lock the caller has: it makes the
@@ -70,44 +71,53 @@ func (g *Guard) Look() error {
 
 // LookAtFile is Look without the log, which the last connection takes in.
 func (g *Guard) LookAtFile() error {
-	if err := same(g.path, g.own); err != nil {
+	own, err := same(g.path, g.own)
+	if err != nil {
 		return err
 	}
 	header := make([]byte, len(fileMagic))
-	if _, err := g.file.ReadAt(header, 0); err != nil || string(header) != fileMagic {
+	if _, err := g.file.ReadAt(header, 0); err != nil || string(header) != fileMagic || own.Size() < g.own.Size() { // nothing makes it smaller
 		return fmt.Errorf("%w: %s was overwritten or cut while it was open", ErrCorrupt, g.path)
 	}
+	g.own = own
 	return nil
 }
 
 func (g *Guard) lookAtLog() error {
+	path := g.path + "-wal"
 	if g.log == nil {
-		if info, err := os.Stat(g.path + "-wal"); err == nil && info.Size() > logHeaderBytes {
+		if info, err := os.Stat(path); err == nil && info.Size() > logHeaderBytes {
 			g.log = info
 		}
 		return nil
 	}
-	if err := same(g.path+"-wal", g.log); err != nil {
+	log, err := same(path, g.log)
+	if err != nil {
 		return err
 	}
-	if info, err := os.Stat(g.path + "-wal"); err == nil && info.Size() < logHeaderBytes {
-		return fmt.Errorf("%w: the log %s-wal was cut", ErrGone, g.path)
+	if log.Size() < min(g.log.Size(), MaxIdleLog) {
+		return fmt.Errorf("%w: the log %s was cut", ErrGone, path)
 	}
+	g.log = log
 	return nil
 }
+
+// MaxIdleLog is how much of a log that was taken in is kept to be written over: what is
+// larger is cut to it.
+const MaxIdleLog = 32 << 20
 
 // fileMagic begins each database (section 1.3.1 of the SQLite file format).
 const fileMagic = "SQLite format 3\x00"
 
-// same fails with ErrGone when the path does not lead to the file that is open. A
-// system that cannot say leaves it open.
-func same(path string, open fs.FileInfo) error {
+// same looks at what the path leads to. It fails with ErrGone when that is not the file
+// that is open. A system that cannot say leaves it open.
+func same(path string, open fs.FileInfo) (fs.FileInfo, error) {
 	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: %s is not there any more", ErrGone, path)
-	case err == nil && !os.SameFile(info, open):
-		return fmt.Errorf("%w: another file is in the place of %s", ErrGone, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s is not there any more", ErrGone, path)
 	}
-	return nil
+	if err == nil && !os.SameFile(info, open) {
+		return nil, fmt.Errorf("%w: another file is in the place of %s", ErrGone, path)
+	}
+	return cmp.Or(info, open), nil
 }

@@ -147,7 +147,7 @@ func (db *DB) open(ctx context.Context, path string, o Options) error {
 			"temp_store(MEMORY)",
 			// A huge transaction may grow the log once; this gives back what is over twice
 			// 4000 pages: each start reads all of it.
-			"journal_size_limit(33554432)",
+			fmt.Sprintf("journal_size_limit(%d)", custody.MaxIdleLog),
 		},
 	})
 	if err != nil {
@@ -214,6 +214,9 @@ func (db *DB) Close() error {
 	})
 	return db.closed
 }
+
+// Damaged adds the way out to an error that says that the file is broken.
+func (db *DB) Damaged(err error) error { return damaged(err, db.path) }
 
 // damaged adds to what SQLite says about a broken file how to get out of it. That
 // it makes no sense of what Open asks means that the header does not say what the
