@@ -361,6 +361,25 @@ func TestDialTrustsNoNoticeThatOthersReadOrThatLeadsAway(t *testing.T) {
 	}
 }
 
+// Others may spoil the notice. What is said then names the file and the way out, and is no
+// answer of headquarters.
+func TestDialSaysWhatToDoAboutANoticeThatWasSpoilt(t *testing.T) {
+	hq := setup(t)
+	path := filepath.Join(hq.data, "admin.json")
+	for _, spoilt := range []string{"", "x", `{"url":"http://127.0.0.1:1","tok`, "\xff\xfe"} {
+		if err := os.WriteFile(path, []byte(spoilt), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := admin.Dial(hq.data)
+		if err == nil || !strings.Contains(err.Error(), path+" is not as headquarters wrote it") || !strings.Contains(err.Error(), "restart headquarters") {
+			t.Errorf("%q: %v", spoilt, err)
+		}
+		if _, answer := errors.AsType[*protocol.Error](err); answer {
+			t.Errorf("%q: it is taken for a refusal: %v", spoilt, err)
+		}
+	}
+}
+
 func TestStopBeforeStartIsHarmless(t *testing.T) {
 	s, err := admin.New(admin.Config{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

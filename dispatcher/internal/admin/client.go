@@ -61,8 +61,8 @@ func readNotice(path string) (notice, error) {
 	if err != nil {
 		return n, err
 	}
-	if err := protocol.Decode(data, maxBodyBytes, &n); err != nil {
-		return n, fmt.Errorf("cannot read %s: %w", path, err)
+	if protocol.Decode(data, maxBodyBytes, &n) != nil { // its words are for who sends a message
+		return n, fmt.Errorf("%s is not as headquarters wrote it: restart headquarters, which writes it anew", path)
 	}
 	return n, nil
 }
