@@ -78,9 +78,7 @@ func TestAWellBuiltTreeHasNoFindings(t *testing.T) {
 // finding under the wrong name sends the reader the wrong way.
 func TestEachRuleFindsWhatIsPlantedForIt(t *testing.T) {
 	t.Parallel()
-	planted := []struct {
-		rule, file, text, want string
-	}{
+	planted := []struct{ rule, file, text, want string }{
 		{"task imports only the standard library", "internal/task/more.go",
 			"package task\n\nimport \"muster/internal/protocol\"\n", "internal/task/more.go imports muster/internal/protocol"},
 		{"task imports only the standard library", "internal/task/more.go",
@@ -131,10 +129,13 @@ func TestEachRuleFindsWhatIsPlantedForIt(t *testing.T) {
 			"// Package plan is also.\npackage plan\n", "dispatcher/internal/plan has 2 package comments"},
 		{"files stay short", "dispatcher/internal/plan/more.go",
 			"package plan\n" + strings.Repeat("\n", maxFileLines), "has 501 lines"},
-		{"every file in configs is loaded by a test", "configs/broker.yaml",
-			"{}\n", "configs/broker.yaml is loaded by no test"},
+		{"every file in configs is loaded by a test", "configs/broker.yaml", "{}\n", "configs/broker.yaml is loaded by no test"},
 		{"every file in configs is loaded by a test", "configs/more/x.yaml",
 			"{}\n", "configs/more/x.yaml is loaded by no test"},
+		{"who says it in Chinese says all of it", "dispatcher/internal/plan/more.go",
+			"package plan\n\nvar said = refusal{Message: \"no\", MessageZh: \"否\", Hint: \"ask\"}\n", "plan/more.go gives a Hint without HintZh"},
+		{"who says it in Chinese says all of it", "dispatcher/internal/plan/more.go",
+			"package plan\n\nvar said = job{TitleZh: \"作业\"}\n", "gives a TitleZh without Title"},
 	}
 	found := map[string]bool{}
 	for _, p := range planted {

@@ -31,6 +31,7 @@ func law() []rule {
 		{"every package says what it is for, once", packageComments},
 		{"files stay short", fileLengths},
 		{"every file in configs is loaded by a test", configsNamed},
+		{"who says it in Chinese says all of it", bilingual},
 	}
 }
 
@@ -240,6 +241,49 @@ func fileLengths(t tree) (found []string) {
 		}
 	}
 	return found
+}
+
+// bilingual: a literal that words one member in Chinese (XZh beside X) words each of
+// its sentences in both languages.
+func bilingual(t tree) (found []string) {
+	for _, src := range t.sources {
+		if src.test {
+			continue
+		}
+		ast.Inspect(src.syntax, func(n ast.Node) bool {
+			lit, ok := n.(*ast.CompositeLit)
+			if !ok {
+				return true
+			}
+			members := keys(lit)
+			if !slices.ContainsFunc(members, func(name string) bool { return strings.HasSuffix(name, "Zh") && name != "Zh" }) {
+				return true
+			}
+			for _, name := range members {
+				other, zh := strings.CutSuffix(name, "Zh")
+				if !zh {
+					other += "Zh"
+				}
+				if (zh || name == "Message" || name == "Hint") && !slices.Contains(members, other) {
+					found = append(found, fmt.Sprintf("%s gives a %s without %s", src.path, name, other))
+				}
+			}
+			return true
+		})
+	}
+	return found
+}
+
+// keys lists the members that a literal of a structure names.
+func keys(lit *ast.CompositeLit) (names []string) {
+	for _, element := range lit.Elts {
+		if pair, ok := element.(*ast.KeyValueExpr); ok {
+			if id, ok := pair.Key.(*ast.Ident); ok {
+				names = append(names, id.Name)
+			}
+		}
+	}
+	return names
 }
 
 // configsNamed looks for a test that names the file, or the folder below

@@ -58,14 +58,15 @@ const (
 	CodeWrongOffer Code = "WRONG_OFFER"
 )
 
-// Error is a refusal that crosses a wire: a stable code, a human sentence in
-// two languages, and what to do about it. Path is a JSON Pointer into the
+// Error is a refusal that crosses a wire: a stable code, a human sentence
+// and what to do about it, both in two languages. Path is a JSON Pointer into the
 // refused document, "" when the whole is meant.
 type Error struct {
 	Code      Code
 	Message   string
 	MessageZh string
 	Hint      string
+	HintZh    string
 	Path      string
 }
 

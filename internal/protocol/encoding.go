@@ -1,7 +1,10 @@
 package protocol
 
-// asUTF8 is what to do about a payload in another encoding.
-const asUTF8 = "save the file as UTF-8 and send it again: in Notepad by Save as, Encoding UTF-8; in PowerShell by Set-Content -Encoding utf8"
+// asUTF8 and asUTF8Zh are what to do about a payload in another encoding.
+const (
+	asUTF8   = "save the file as UTF-8 and send it again: in Notepad by Save as, Encoding UTF-8; in PowerShell by Set-Content -Encoding utf8"
+	asUTF8Zh = "请将文件另存为 UTF-8 后重发：记事本用“另存为”，编码选 UTF-8；PowerShell 用 Set-Content -Encoding utf8"
+)
 
 // foreignEncoding recognises UTF-16 by its byte order mark or by a NUL beside
 // the first character: JSON opens with an ASCII character.
@@ -21,9 +24,9 @@ func foreignEncoding(data []byte) string {
 // notUTF8 refuses a payload that is no UTF-8, and says which encoding it looks like.
 func notUTF8(data []byte) *Error {
 	if isGBK(data) {
-		return badJSON("", "the payload looks like GBK (GB 18030), not UTF-8", "消息看来是 GBK（GB 18030）编码，应为 UTF-8", asUTF8)
+		return badJSON("", "the payload looks like GBK (GB 18030), not UTF-8", "消息看来是 GBK（GB 18030）编码，应为 UTF-8", asUTF8, asUTF8Zh)
 	}
-	return badJSON("", "the payload is not valid UTF-8", "消息不是有效的 UTF-8", asUTF8)
+	return badJSON("", "the payload is not valid UTF-8", "消息不是有效的 UTF-8", asUTF8, asUTF8Zh)
 }
 
 // isGBK reports whether every byte beyond ASCII belongs to a character of two or

@@ -59,7 +59,8 @@ func (t *Targets) UnmarshalJSON(data []byte) error {
 	return &Error{Code: CodeSchema, Path: "/stores",
 		Message:   fmt.Sprintf("it must be \"all\", a list of store ids as text, {\"labels\":\"key=value\"} or {\"allBut\":[ids]}, not %s", clip(string(data))),
 		MessageZh: "stores 必须是 \"all\"、门店编号（文本）列表、{\"labels\":\"key=value\"} 或 {\"allBut\":[门店编号]}",
-		Hint:      `for example "stores":["SH_0312","SH_0313"]`}
+		Hint:      `for example "stores":["SH_0312","SH_0313"]`,
+		HintZh:    `例如 "stores":["SH_0312","SH_0313"]`}
 }
 
 // noStores refuses what can be the id of no store, such as a wildcard of MQTT.
@@ -69,7 +70,8 @@ func noStores(ids []string) error {
 			return &Error{Code: CodeSchema, Path: "/stores",
 				Message:   fmt.Sprintf("%q is no id of a store: that is 1 to 63 of A-Z a-z 0-9 . _ - and begins with a letter or digit", clip(id)),
 				MessageZh: fmt.Sprintf("%q 不是门店编号：编号由 1 至 63 个 A-Z a-z 0-9 . _ - 组成，并以字母或数字开头", clip(id)),
-				Hint:      `there are no wildcards: name each store, or write "all" or {"labels":"key=value"}`}
+				Hint:      `there are no wildcards: name each store, or write "all" or {"labels":"key=value"}`,
+				HintZh:    `不支持通配符：请逐一列出门店，或写 "all" 或 {"labels":"key=value"}`}
 		}
 	}
 	return nil
@@ -214,12 +216,13 @@ type Reply struct {
 	Message     string          `json:"message,omitempty"`
 	MessageZh   string          `json:"messageZh,omitempty"`
 	Hint        string          `json:"hint,omitempty"`
+	HintZh      string          `json:"hintZh,omitempty"`
 	Path        string          `json:"path,omitempty"`
 }
 
 // Rejected is the reply that carries e.
 func Rejected(e *Error) Reply {
-	return Reply{Status: "rejected", Code: e.Code, Message: e.Message, MessageZh: e.MessageZh, Hint: e.Hint, Path: e.Path}
+	return Reply{Status: "rejected", Code: e.Code, Message: e.Message, MessageZh: e.MessageZh, Hint: e.Hint, HintZh: e.HintZh, Path: e.Path}
 }
 
 // Approval is what waits, or waited, for the word of a second person. Kind is

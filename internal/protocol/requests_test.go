@@ -45,8 +45,8 @@ func TestOtherTargetsAreRefusedAtTheirPlace(t *testing.T) {
 
 func TestARejectedReplyCarriesTheWholeRefusal(t *testing.T) {
 	t.Parallel()
-	got, err := protocol.Encode(protocol.Rejected(&protocol.Error{Code: protocol.CodeNoTargets, Message: "m", MessageZh: "中", Hint: "h", Path: "/stores"}))
-	want := `{"ok":false,"status":"rejected","code":"NO_TARGETS","message":"m","messageZh":"中","hint":"h","path":"/stores"}`
+	got, err := protocol.Encode(protocol.Rejected(&protocol.Error{Code: protocol.CodeNoTargets, Message: "m", MessageZh: "中", Hint: "h", HintZh: "文", Path: "/stores"}))
+	want := `{"ok":false,"status":"rejected","code":"NO_TARGETS","message":"m","messageZh":"中","hint":"h","hintZh":"文","path":"/stores"}`
 	if err != nil || string(got) != want {
 		t.Errorf("got %s, %v", got, err)
 	}

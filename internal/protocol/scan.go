@@ -204,7 +204,7 @@ func (s *scanner) top() *frame { return &s.stack[len(s.stack)-1] }
 func (s *scanner) open(object bool) error {
 	if len(s.stack) >= MaxDepth {
 		return badJSON(s.pointer(), fmt.Sprintf("it is nested deeper than %d levels", MaxDepth),
-			fmt.Sprintf("嵌套超过 %d 层", MaxDepth), "flatten the document")
+			fmt.Sprintf("嵌套超过 %d 层", MaxDepth), "flatten the document", "请减少文档的嵌套层数")
 	}
 	f := frame{object: object, key: object, first: len(s.names)}
 	f.expect(s.expected())
@@ -232,17 +232,17 @@ func (s *scanner) enter(name []byte) error {
 	if !s.add(f, name) {
 		quoted := strconv.Quote(clip(string(name)))
 		return badJSON(s.pointer(), "the member "+quoted+" stands twice (names that differ only in case count as one)",
-			"字段 "+quoted+" 重复（仅大小写不同也算重复）", "keep one of them")
+			"字段 "+quoted+" 重复（仅大小写不同也算重复）", "keep one of them", "请只保留一个")
 	}
 	if len(f.many) > MaxKeys {
 		return badJSON(s.pointer(), fmt.Sprintf("an object has more than %d members", MaxKeys),
-			fmt.Sprintf("一个对象的字段超过 %d 个", MaxKeys), "split the document")
+			fmt.Sprintf("一个对象的字段超过 %d 个", MaxKeys), "split the document", "请拆分文档")
 	}
 	if f.fields != nil {
 		t, meant := f.fields.find(name)
 		if meant != "" {
 			said, right := strconv.Quote(clip(string(name))), strconv.Quote(meant)
-			return badJSON(s.pointer(), "the member "+said+" must be spelled "+right, "字段 "+said+" 应写作 "+right, "names are case-sensitive")
+			return badJSON(s.pointer(), "the member "+said+" must be spelled "+right, "字段 "+said+" 应写作 "+right, "names are case-sensitive", "字段名区分大小写")
 		}
 		f.inner = t
 	}

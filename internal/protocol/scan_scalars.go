@@ -85,7 +85,7 @@ func (s *scanner) escape() error {
 		return nil
 	}
 	return badJSON(s.pointer(), "a string holds half a surrogate pair", "字符串中含有不成对的代理字符",
-		`write the character itself, or both halves such as \ud83d\ude00`)
+		`write the character itself, or both halves such as \ud83d\ude00`, `请直接写该字符，或写全两半，如 \ud83d\ude00`)
 }
 
 // unit reads \uXXXX at a place that may lie behind the end.
@@ -126,11 +126,11 @@ func (s *scanner) number() error {
 	literal := s.data[start:s.at]
 	if len(literal) > MaxLiteral {
 		return badJSON(s.pointer(), fmt.Sprintf("a number has %d characters; at most %d are taken", len(literal), MaxLiteral),
-			fmt.Sprintf("数字有 %d 个字符，最多接受 %d 个", len(literal), MaxLiteral), "send it as a string")
+			fmt.Sprintf("数字有 %d 个字符，最多接受 %d 个", len(literal), MaxLiteral), "send it as a string", "请改用字符串")
 	}
 	if exponent && !finite(string(literal)) { // without an exponent it is
 		return badJSON(s.pointer(), "the number "+string(literal)+" is out of range", "数字 "+string(literal)+" 超出范围",
-			"send a finite number between 1e-300 and 1e308")
+			"send a finite number between 1e-300 and 1e308", "请填写 1e-300 到 1e308 之间的有限数")
 	}
 	return nil
 }

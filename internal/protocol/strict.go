@@ -76,17 +76,19 @@ func (s *scanner) scan(data []byte, limit int, into reflect.Type) error {
 		return &Error{Code: CodeTooLarge,
 			Message:   fmt.Sprintf("the payload has %d bytes; at most %d are taken", len(data), limit),
 			MessageZh: fmt.Sprintf("消息有 %d 字节，最多接受 %d 字节", len(data), limit),
-			Hint:      "send less, or split the request"}
+			Hint:      "send less, or split the request",
+			HintZh:    "请减少内容，或拆分请求"}
 	}
 	if kind := foreignEncoding(data); kind != "" {
-		return badJSON("", "the payload is "+kind+", not UTF-8", "消息是 "+kind+" 编码，应为 UTF-8", asUTF8)
+		return badJSON("", "the payload is "+kind+", not UTF-8", "消息是 "+kind+" 编码，应为 UTF-8", asUTF8, asUTF8Zh)
 	}
 	clean := bytes.Trim(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")), " \t\r\n")
 	if len(clean) == 0 {
 		return &Error{Code: CodeEmptyPayload,
 			Message:   "the payload is empty",
 			MessageZh: "消息内容为空",
-			Hint:      `mosquitto_rr sends nothing with -f or -s; use -m "$(cat file)"`}
+			Hint:      `mosquitto_rr sends nothing with -f or -s; use -m "$(cat file)"`,
+			HintZh:    `mosquitto_rr 用 -f 或 -s 时发送的是空消息；请用 -m "$(cat file)"`}
 	}
 	s.data, s.root = clean, into
 	s.stack, s.names, s.raw = s.fewFrames[:0], s.fewNames[:0], s.fewRaw[:0]
@@ -105,8 +107,8 @@ func (s *scanner) scan(data []byte, limit int, into reflect.Type) error {
 	return err
 }
 
-func badJSON(path, message, messageZh, hint string) *Error {
-	return &Error{Code: CodeBadJSON, Path: path, Message: message, MessageZh: messageZh, Hint: hint}
+func badJSON(path, message, messageZh, hint, hintZh string) *Error {
+	return &Error{Code: CodeBadJSON, Path: path, Message: message, MessageZh: messageZh, Hint: hint, HintZh: hintZh}
 }
 
 // syntaxError says where and why a document is no JSON. It is called for those
@@ -125,15 +127,16 @@ func syntaxError(data []byte) *Error {
 		}
 	}
 	if strings.Contains(why, "after top-level value") {
-		return badJSON("", "something follows the document", "JSON 文档之后还有多余内容", "send one JSON document a message")
+		return badJSON("", "something follows the document", "JSON 文档之后还有多余内容", "send one JSON document a message", "每条消息只发送一个 JSON 文档")
 	}
 	line := 1 + bytes.Count(data[:offset], []byte("\n"))
-	hint := "check the document with a JSON tool"
+	hint, hintZh := "check the document with a JSON tool", "请用 JSON 工具检查该文档"
 	if !bytes.ContainsRune(data, '"') && data[0] == '{' && len(data) > len("{}") {
 		hint = "the document has no quotes: Windows PowerShell takes them away from -m; send a file with mosquitto_pub -f, or write \\\" for each quote"
+		hintZh = "文档中没有引号：Windows PowerShell 会去掉 -m 中的引号；请用 mosquitto_pub -f 发送文件，或把每个引号写成 \\\""
 	}
 	return badJSON("", fmt.Sprintf("line %d, byte %d: %s", line, offset, why),
-		fmt.Sprintf("不是有效的 JSON：第 %d 行，第 %d 字节：%s", line, offset, why), hint)
+		fmt.Sprintf("不是有效的 JSON：第 %d 行，第 %d 字节：%s", line, offset, why), hint, hintZh)
 }
 
 func unmarshalError(err error, t reflect.Type) error {
@@ -148,11 +151,13 @@ func unmarshalError(err error, t reflect.Type) error {
 		return &Error{Code: CodeSchema, Path: path,
 			Message:   fmt.Sprintf("it must be %s, not %s", want, typeErr.Value),
 			MessageZh: fmt.Sprintf("字段 %s 的类型不对：应为 %s", path, want),
-			Hint:      "see the message's schema"}
+			Hint:      "see the message's schema",
+			HintZh:    "请查看该消息的格式定义"}
 	}
 	why := clip(strings.TrimPrefix(err.Error(), "json: "))
 	return &Error{Code: CodeSchema, Message: "a value does not fit: " + why, MessageZh: "字段值不符合要求：" + why,
-		Hint: "see the message's schema"}
+		Hint:   "see the message's schema",
+		HintZh: "请查看该消息的格式定义"}
 }
 
 func jsonName(t reflect.Type) string {

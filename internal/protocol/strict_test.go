@@ -93,8 +93,8 @@ func TestDecodeRefusesWhatTheLibraryLetsPass(t *testing.T) {
 			if refusal.Code != c.code || refusal.Path != c.path || refusal.Message != c.say {
 				t.Errorf("got %s %q %q\nwant %s %q %q", refusal.Code, refusal.Path, refusal.Message, c.code, c.path, c.say)
 			}
-			if refusal.MessageZh == "" || refusal.Hint == "" {
-				t.Errorf("got messageZh %q, hint %q", refusal.MessageZh, refusal.Hint)
+			if refusal.MessageZh == "" || refusal.Hint == "" || refusal.HintZh == "" {
+				t.Errorf("got messageZh %q, hint %q, hintZh %q", refusal.MessageZh, refusal.Hint, refusal.HintZh)
 			}
 		})
 	}

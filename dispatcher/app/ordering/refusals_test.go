@@ -96,8 +96,8 @@ func TestBadInputIsRefusedWithAReason(t *testing.T) {
 			if reply.OK || reply.Status != "rejected" || reply.Code != c.code || reply.Path != c.path || !strings.HasPrefix(reply.Message, c.say) {
 				t.Errorf("got  %s %q %q\nwant %s %q %q", reply.Code, reply.Path, reply.Message, c.code, c.path, c.say)
 			}
-			if reply.Hint == "" || !strings.Contains(reply.Hint, c.hint) || !strings.ContainsFunc(reply.MessageZh, func(r rune) bool { return unicode.Is(unicode.Han, r) }) {
-				t.Errorf("hint %q, messageZh %q", reply.Hint, reply.MessageZh)
+			if reply.Hint == "" || !strings.Contains(reply.Hint, c.hint) || !chinese(reply.MessageZh) || !chinese(reply.HintZh) {
+				t.Errorf("hint %q, messageZh %q, hintZh %q", reply.Hint, reply.MessageZh, reply.HintZh)
 			}
 			if n := d.runs(); n != 1 {
 				t.Errorf("%d runs", n)
@@ -107,6 +107,10 @@ func TestBadInputIsRefusedWithAReason(t *testing.T) {
 	if tasks, err := d.Store.GetTaskOf(t.Context(), first.RunID, "007"); err != nil || tasks[0].State.Status != task.Pending {
 		t.Errorf("the first run was touched: %+v, %v", tasks, err)
 	}
+}
+
+func chinese(text string) bool {
+	return strings.ContainsFunc(text, func(r rune) bool { return unicode.Is(unicode.Han, r) })
 }
 
 // TestStoresAndRunsAreNamedByIDsAlone: neither a wildcard of MQTT nor a control

@@ -156,7 +156,7 @@ func (hq *headquarters) crl() (serials []string) {
 func wantRefused(t *testing.T, err error, code protocol.Code, words string) {
 	t.Helper()
 	var refused *protocol.Error
-	if !errors.As(err, &refused) || refused.Code != code || !strings.Contains(refused.Message, words) || refused.Hint == "" {
+	if !errors.As(err, &refused) || refused.Code != code || !strings.Contains(refused.Message, words) || refused.Hint == "" || refused.MessageZh == "" || refused.HintZh == "" {
 		t.Fatalf("got %v (%+v); want %s with %q", err, refused, code, words)
 	}
 }

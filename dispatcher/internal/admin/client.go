@@ -160,7 +160,7 @@ func ask[Answer any](ctx context.Context, c *Client, method, path string, reques
 		if err := protocol.Decode(data, maxAnswerBytes, &said); err != nil || said.Code == "" {
 			return answer, fmt.Errorf("headquarters answered %s", response.Status)
 		}
-		return answer, &protocol.Error{Code: said.Code, Message: said.Message, MessageZh: said.MessageZh, Hint: said.Hint, Path: said.Path}
+		return answer, &protocol.Error{Code: said.Code, Message: said.Message, MessageZh: said.MessageZh, Hint: said.Hint, HintZh: said.HintZh, Path: said.Path}
 	}
 	if err := protocol.Decode(data, maxAnswerBytes, &answer); err != nil {
 		return answer, fmt.Errorf("cannot read the answer of headquarters: %w", err)

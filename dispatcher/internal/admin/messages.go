@@ -104,5 +104,6 @@ type fault struct {
 	Message   string        `json:"message"`
 	MessageZh string        `json:"messageZh,omitempty"`
 	Hint      string        `json:"hint,omitempty"`
+	HintZh    string        `json:"hintZh,omitempty"`
 	Path      string        `json:"path,omitempty"`
 }

@@ -34,7 +34,7 @@ func (s *Server) enrolToken(r *http.Request, request TokenRequest) (Token, error
 	}
 	if valid < minValid || valid > maxValid {
 		return Token{}, refused(protocol.CodeSchema, "/validSeconds", "a token is valid for one minute to seven days",
-			"令牌有效期须为 1 分钟至 7 天", "leave it out for 24 hours")
+			"令牌有效期须为 1 分钟至 7 天", "leave it out for 24 hours", "省略则为 24 小时")
 	}
 	token, err := s.Authority.NewToken()
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *Server) checkTerminal(ctx context.Context, storeID, terminalID string) 
 	}
 	if !known {
 		return refused(protocol.CodeUnknownStore, "/store", "store "+storeID+" is not on the list of stores"+alike,
-			"门店 "+storeID+" 不在门店名册中", "add it to the file of stores_file and start headquarters again")
+			"门店 "+storeID+" 不在门店名册中", "add it to the file of stores_file and start headquarters again", "请加入 stores_file 所指文件，并重启总部服务")
 	}
 	keys, err := s.Register.ListTerminalKeys(ctx)
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *Server) checkTerminal(ctx context.Context, storeID, terminalID string) 
 	for _, k := range keys {
 		if k.StoreID == storeID && k.TerminalID != terminalID && strings.EqualFold(k.TerminalID, terminalID) {
 			return refused(protocol.CodeConflict, "/terminal", fmt.Sprintf("terminal %s differs only in case from %s, which is enrolled", terminalID, k.TerminalID),
-				"终端 "+terminalID+" 与已注册的 "+k.TerminalID+" 仅大小写不同", "take the same spelling, or another id")
+				"终端 "+terminalID+" 与已注册的 "+k.TerminalID+" 仅大小写不同", "take the same spelling, or another id", "请使用相同写法，或换用其他编号")
 		}
 	}
 	return nil
@@ -104,7 +104,7 @@ func (s *Server) health(r *http.Request, _ struct{}) (Health, error) {
 
 func (s *Server) reload(r *http.Request, _ struct{}) (Reloaded, error) {
 	if s.Reload == nil {
-		return Reloaded{}, refused(protocol.CodeNotFound, "", "this headquarters cannot read its configuration again", "该总部无法重新加载配置", "start it again instead")
+		return Reloaded{}, refused(protocol.CodeNotFound, "", "this headquarters cannot read its configuration again", "该总部无法重新加载配置", "start it again instead", "请改为重启总部服务")
 	}
 	return s.Reload(context.WithoutCancel(r.Context())) // who asks and leaves wants it done
 }
@@ -142,7 +142,7 @@ func (s *Server) revoke(r *http.Request, request RevokeRequest) (Revocation, err
 	}
 	if unknown {
 		return Revocation{}, refused(protocol.CodeNotFound, "", fmt.Sprintf("terminal %s of store %s has no key and no token that could be revoked", request.Terminal, request.Store),
-			"门店 "+request.Store+" 的终端 "+request.Terminal+" 没有可吊销的密钥或令牌", "dispatcher terminals lists them")
+			"门店 "+request.Store+" 的终端 "+request.Terminal+" 没有可吊销的密钥或令牌", "dispatcher terminals lists them", "用 dispatcher terminals 可列出终端")
 	}
 	done := Revocation{Store: request.Store, Terminal: request.Terminal, Certificates: []string{}}
 	for _, k := range keys {
@@ -221,7 +221,7 @@ func at(t time.Time) protocol.Time {
 // actor is how the audit names an operator of this machine.
 func actor(name string) (string, error) {
 	if !protocol.ValidID(name) {
-		return "", refused(protocol.CodeSchema, "/actor", "the operator's name is no id", "管理员名称无效", "write 1 to 63 of A-Z a-z 0-9 . _ -")
+		return "", refused(protocol.CodeSchema, "/actor", "the operator's name is no id", "管理员名称无效", "write 1 to 63 of A-Z a-z 0-9 . _ -", "由 1 至 63 个 A-Z a-z 0-9 . _ - 组成")
 	}
 	return "host:" + name, nil
 }
@@ -229,7 +229,7 @@ func actor(name string) (string, error) {
 func checkIDs(storeID, terminalID string) error {
 	for path, id := range map[string]string{"/store": storeID, "/terminal": terminalID} {
 		if !protocol.ValidID(id) {
-			return refused(protocol.CodeSchema, path, fmt.Sprintf("%.80q is no id", id), "编号无效", "write 1 to 63 of A-Z a-z 0-9 . _ - that start with a letter or digit")
+			return refused(protocol.CodeSchema, path, fmt.Sprintf("%.80q is no id", id), "编号无效", "write 1 to 63 of A-Z a-z 0-9 . _ - that start with a letter or digit", "由 1 至 63 个 A-Z a-z 0-9 . _ - 组成，并以字母或数字开头")
 		}
 	}
 	return nil
@@ -237,9 +237,10 @@ func checkIDs(storeID, terminalID string) error {
 
 func noIdentity() error {
 	return refused(protocol.CodeNotAllowed, "", "headquarters has no identity, so it can enrol and revoke nobody", "总部未配置身份，无法注册或吊销终端",
-		"make a folder with dispatcher init, and name its identity in identity.folder of dispatcher.yaml")
+		"make a folder with dispatcher init, and name its identity in identity.folder of dispatcher.yaml",
+		"请用 dispatcher init 建立目录，并在 dispatcher.yaml 的 identity.folder 中填写其身份目录")
 }
 
-func refused(code protocol.Code, path, message, messageZh, hint string) *protocol.Error {
-	return &protocol.Error{Code: code, Path: path, Message: message, MessageZh: messageZh, Hint: hint}
+func refused(code protocol.Code, path, message, messageZh, hint, hintZh string) *protocol.Error {
+	return &protocol.Error{Code: code, Path: path, Message: message, MessageZh: messageZh, Hint: hint, HintZh: hintZh}
 }

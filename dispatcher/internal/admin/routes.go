@@ -26,7 +26,7 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("GET /v1/terminals", route(s, s.terminals))
 	mux.HandleFunc("/", route(s, func(*http.Request, struct{}) (struct{}, error) {
 		return struct{}{}, &protocol.Error{Code: protocol.CodeNotFound, Message: "the admin line has no such request",
-			MessageZh: "管理接口没有该请求", Hint: "use the dispatcher command of the same version as the running one"}
+			MessageZh: "管理接口没有该请求", Hint: "use the dispatcher command of the same version as the running one", HintZh: "请使用与运行中版本相同的 dispatcher 命令"}
 	}))
 	open := http.NewServeMux()
 	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { tell(w, nil) })
@@ -106,7 +106,8 @@ func (s *Server) ownHost(asked string) bool {
 
 func notAllowed(why string) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeNotAllowed, Message: why, MessageZh: "管理接口拒绝了该请求",
-		Hint: "use the dispatcher command on this machine"}
+		Hint:   "use the dispatcher command on this machine",
+		HintZh: "请在本机使用 dispatcher 命令"}
 }
 
 // route decodes a request, lets do answer it and writes what came of it. A GET
@@ -157,10 +158,10 @@ func statusOf(err error) int {
 // refuse says why. The whole text of an unknown error is told: who may read the
 // data folder may read the log.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
-	said := fault{Code: protocol.CodeInternal, Message: err.Error(), Hint: "see the log of headquarters"}
+	said := fault{Code: protocol.CodeInternal, Message: err.Error(), MessageZh: "总部内部错误", Hint: "see the log of headquarters", HintZh: "请查看总部日志"}
 	var refused *protocol.Error
 	if errors.As(err, &refused) {
-		said = fault{refused.Code, refused.Message, refused.MessageZh, refused.Hint, refused.Path}
+		said = fault{refused.Code, refused.Message, refused.MessageZh, refused.Hint, refused.HintZh, refused.Path}
 	}
 	if left, due := s.sparing.Due(string(said.Code), s.Now()); due { // whoever is on this machine can be refused
 		s.Logger.Warn("admin request refused", "path", strings.ToValidUTF8(r.URL.Path, "?"), "code", said.Code, "error", err, "left_out", left)

@@ -253,7 +253,7 @@ func TestARefusalIsShownInBothLanguages(t *testing.T) {
 	t.Parallel()
 	hq := setup(t)
 	_, errs, code := hq.shell("run", "collect_log", "--stores", "sh_1")
-	if code != screen.ExitRefused || !strings.Contains(errs, "refused: UNKNOWN_STORE: no such store: sh_1") || !strings.Contains(errs, "未知门店") || !strings.Contains(errs, "hint: ") {
+	if code != screen.ExitRefused || !strings.Contains(errs, "refused: UNKNOWN_STORE: no such store: sh_1") || !strings.Contains(errs, "未知门店") || !strings.Contains(errs, "hint: ids are compared exactly; see the register of stores\n      编号须完全一致；请查看门店名册\n") {
 		t.Errorf("got %d, %q", code, errs)
 	}
 	if reply := hq.ordered("run", "nope", "--stores", "all"); reply.Code != protocol.CodeUnknownJob {

@@ -142,10 +142,10 @@ func (hq *headquarters) token(storeID, terminalID string) string {
 
 // answer is what comes back, good or bad.
 type answer struct {
-	Store, Terminal, Certificate, Authority string
-	Trust                                   trust.Sealed
-	Code, Message, MessageZh, Hint, Path    string
-	status                                  int
+	Store, Terminal, Certificate, Authority      string
+	Trust                                        trust.Sealed
+	Code, Message, MessageZh, Hint, HintZh, Path string
+	status                                       int
 }
 
 var errPin = errors.New("the chain does not end in the authority that the token names")
@@ -302,7 +302,7 @@ func (hq *headquarters) wantHolder(got answer, storeID, terminalID string) *x509
 
 func wantRefused(t *testing.T, got answer, status int, code, words string) {
 	t.Helper()
-	if got.status != status || got.Code != code || !strings.Contains(got.Message, words) || got.MessageZh == "" || got.Hint == "" || got.Certificate != "" {
+	if got.status != status || got.Code != code || !strings.Contains(got.Message, words) || got.MessageZh == "" || got.Hint == "" || got.HintZh == "" || got.Certificate != "" {
 		t.Fatalf("got %+v; want %d %s with %q", got, status, code, words)
 	}
 }

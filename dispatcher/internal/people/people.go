@@ -112,7 +112,8 @@ func (p *People) Who(name string) (Person, error) {
 	return Person{}, &protocol.Error{Code: protocol.CodeNotAllowed,
 		Message:   fmt.Sprintf("headquarters knows no user %s", clip(name)),
 		MessageZh: fmt.Sprintf("总部没有用户 %s", clip(name)),
-		Hint:      "names are compared exactly; an operator of headquarters adds users to its users file"}
+		Hint:      "names are compared exactly; an operator of headquarters adds users to its users file",
+		HintZh:    "用户名须完全一致；用户由总部管理员添加到用户文件"}
 }
 
 // Signed reports whether what changes something must be signed.
@@ -126,11 +127,12 @@ func (p *People) Believe(person Person, verb protocol.Verb, topic string, payloa
 		return nil
 	}
 	problem, problemZh := "is not signed", "没有签名"
-	hint := "sign it: dispatcher " + string(verb) + " --key FILE"
+	hint, hintZh := "sign it: dispatcher "+string(verb)+" --key FILE", "请签名后发送：dispatcher "+string(verb)+" --key FILE"
 	switch {
 	case len(person.Key) == 0:
 		problem, problemZh = "cannot be proven: the user has no key", "无法验证：该用户没有登记密钥"
 		hint = "make one with: dispatcher request-key FILE; an operator of headquarters puts its public part into the users file"
+		hintZh = "请用 dispatcher request-key FILE 生成密钥，公钥由总部管理员写入用户文件"
 	case s.IsZero():
 	case s.Verify(person.Key, topic, payload) != nil:
 		problem, problemZh = "carries a signature that is not of the user's key", "签名与该用户登记的密钥不符"
@@ -140,7 +142,8 @@ func (p *People) Believe(person Person, verb protocol.Verb, topic string, payloa
 	return &protocol.Error{Code: protocol.CodeNotAllowed,
 		Message:   fmt.Sprintf("the request of %s %s; nothing was done", clip(person.Name), problem),
 		MessageZh: fmt.Sprintf("%s 的请求%s，未执行任何操作", clip(person.Name), problemZh),
-		Hint:      hint}
+		Hint:      hint,
+		HintZh:    hintZh}
 }
 
 func clip(s string) string {

@@ -21,6 +21,10 @@ func verbs() []protocol.Verb {
 	return []protocol.Verb{protocol.VerbRun, protocol.VerbCancel, protocol.VerbRetry, protocol.VerbStatus, protocol.VerbApprove, protocol.VerbJobs, protocol.VerbHelp}
 }
 
+func chinese(text string) bool {
+	return strings.ContainsFunc(text, func(r rune) bool { return unicode.Is(unicode.Han, r) })
+}
+
 // refused checks that err is a refusal that a technician can read.
 func refused(t *testing.T, err error, path, say string) {
 	t.Helper()
@@ -30,7 +34,7 @@ func refused(t *testing.T, err error, path, say string) {
 		return
 	}
 	if refusal.Code != protocol.CodeNotAllowed || refusal.Path != path || !strings.Contains(refusal.Message, say) || refusal.Hint == "" ||
-		!strings.ContainsFunc(refusal.MessageZh, func(r rune) bool { return unicode.Is(unicode.Han, r) }) {
+		!chinese(refusal.MessageZh) || !chinese(refusal.HintZh) {
 		t.Errorf("want %q at %q, got %+v", say, path, refusal)
 	}
 }

@@ -74,14 +74,15 @@ func (p Person) May(verb protocol.Verb) error {
 	for _, v := range verbs {
 		names = append(names, string(v))
 	}
-	hint := "ask somebody who may"
+	hint, hintZh := "ask somebody who may", "请由有权限的人操作"
 	if len(names) > 0 {
-		hint = "this role may ask for " + strings.Join(names, ", ")
+		hint, hintZh = "this role may ask for "+strings.Join(names, ", "), "该角色可使用："+strings.Join(names, "、")
 	}
 	return &protocol.Error{Code: protocol.CodeNotAllowed,
 		Message:   fmt.Sprintf("%s is %s and may not ask for %s", clip(p.Name), article(p.Role), clip(string(verb))),
 		MessageZh: fmt.Sprintf("用户 %s 的角色是 %s，不能使用 %s", clip(p.Name), p.Role, clip(string(verb))),
-		Hint:      hint}
+		Hint:      hint,
+		HintZh:    hintZh}
 }
 
 func article(r Role) string {

@@ -47,14 +47,16 @@ func (p Person) MayOrder(jobName string) error {
 	if p.Role != Technician || p.Jobs == nil || slices.Contains(p.Jobs, jobName) {
 		return nil
 	}
-	hint := "no job may be ordered by this user"
+	hint, hintZh := "no job may be ordered by this user", "该用户不能下发任何作业"
 	if len(p.Jobs) > 0 {
 		hint = "this user may order: " + clip(strings.Join(p.Jobs, ", "))
+		hintZh = "该用户可下发：" + clip(strings.Join(p.Jobs, "、"))
 	}
 	return &protocol.Error{Code: protocol.CodeNotAllowed, Path: "/job",
 		Message:   fmt.Sprintf("%s may not order the job %s", p.Name, clip(jobName)),
 		MessageZh: fmt.Sprintf("用户 %s 不能下发作业 %s", p.Name, clip(jobName)),
-		Hint:      hint}
+		Hint:      hint,
+		HintZh:    hintZh}
 }
 
 // MayOrderAt refuses with NOT_ALLOWED targets of which some are not the
@@ -95,25 +97,29 @@ func (p Person) refuse(foreign []string) error {
 	if rest := len(foreign) - maxNamed; rest > 0 {
 		more, moreZh = fmt.Sprintf(" and %d more", rest), fmt.Sprintf(" 等 %d 家", len(foreign))
 	}
+	scope, scopeZh := p.scope()
 	return &protocol.Error{Code: protocol.CodeNotAllowed, Path: "/stores",
 		Message:   fmt.Sprintf("not a store of %s: %s%s; nothing was done", p.Name, list, more),
 		MessageZh: fmt.Sprintf("以下门店不在用户 %s 的范围内：%s%s，未执行任何操作", p.Name, list, moreZh),
-		Hint:      "the stores of this user are " + p.scope() + "; leave the others out"}
+		Hint:      "the stores of this user are " + scope + "; leave the others out",
+		HintZh:    "该用户的门店范围为 " + scopeZh + "；请去掉其余门店"}
 }
 
-// scope says in words which stores are the person's.
-func (p Person) scope() string {
+// scope says in words which stores are the person's, in English and in Chinese.
+func (p Person) scope() (en, zh string) {
 	switch {
 	case p.Everywhere():
-		return "all"
+		return "all", "全部"
 	case p.Stores.Labels != "":
-		return fmt.Sprintf(`{"labels":%q}`, clip(p.Stores.Labels))
+		labels := fmt.Sprintf(`{"labels":%q}`, clip(p.Stores.Labels))
+		return labels, labels
 	case len(p.Stores.Stores) == 0:
-		return "none"
+		return "none", "无"
 	}
 	list := p.Stores.Stores[:min(len(p.Stores.Stores), maxNamed)]
+	en, zh = strings.Join(list, ", "), strings.Join(list, "、")
 	if rest := len(p.Stores.Stores) - len(list); rest > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(list, ", "), rest)
+		return fmt.Sprintf("%s and %d more", en, rest), fmt.Sprintf("%s 等 %d 家", zh, len(p.Stores.Stores))
 	}
-	return strings.Join(list, ", ")
+	return en, zh
 }

@@ -154,5 +154,6 @@ func outOfRange(name string, value, least, most any) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeSchema, Path: "/" + name,
 		Message:   fmt.Sprintf("%s is %v; it must be %v to %v", name, value, least, most),
 		MessageZh: fmt.Sprintf("%s 为 %v，必须在 %v 到 %v 之间", name, value, least, most),
-		Hint:      "leave it out to take the job's default; an operator sets what headquarters admits in all"}
+		Hint:      "leave it out to take the job's default; an operator sets what headquarters admits in all",
+		HintZh:    "省略则采用作业的默认值；总部的总上限由管理员设定"}
 }

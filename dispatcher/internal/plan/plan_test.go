@@ -119,8 +119,8 @@ func TestBadTargetsAreRefused(t *testing.T) {
 			if refusal.Code != c.code || !strings.HasPrefix(refusal.Message, c.say) || !strings.Contains(refusal.Hint, c.hint) {
 				t.Errorf("got %s %q %q", refusal.Code, refusal.Message, refusal.Hint)
 			}
-			if refusal.MessageZh == "" || !strings.HasPrefix(refusal.Path, "/stores") {
-				t.Errorf("messageZh %q, path %q", refusal.MessageZh, refusal.Path)
+			if refusal.MessageZh == "" || refusal.HintZh == "" || !strings.HasPrefix(refusal.Path, "/stores") {
+				t.Errorf("messageZh %q, hintZh %q, path %q", refusal.MessageZh, refusal.HintZh, refusal.Path)
 			}
 		})
 	}

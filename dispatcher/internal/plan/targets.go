@@ -42,7 +42,8 @@ func Resolve(targets protocol.Targets, places []store.Place) ([]store.Place, err
 		return nil, &protocol.Error{Code: protocol.CodeTooLarge, Path: "/stores",
 			Message:   fmt.Sprintf("the run would have %d stores; at most %d are taken", len(chosen), MaxTargets),
 			MessageZh: fmt.Sprintf("门店数为 %d，最多 %d", len(chosen), MaxTargets),
-			Hint:      "split it into several runs, by label for example"}
+			Hint:      "split it into several runs, by label for example",
+			HintZh:    "请拆成几个批次，例如按标签划分"}
 	}
 	slices.SortFunc(chosen, func(a, b store.Place) int { return strings.Compare(a.StoreID, b.StoreID) })
 	return chosen, nil
@@ -53,17 +54,17 @@ func noTargets(targets protocol.Targets) *protocol.Error {
 	switch {
 	case targets.All:
 		e.Message, e.MessageZh = "the register holds no store", "门店名册为空"
-		e.Hint = "add stores to the register"
+		e.Hint, e.HintZh = "add stores to the register", "请先在名册中添加门店"
 	case targets.Labels != "":
 		e.Message = fmt.Sprintf("no store has the labels %q", clip(targets.Labels))
 		e.MessageZh = fmt.Sprintf("没有门店符合标签条件 %q", clip(targets.Labels))
-		e.Hint = "check the labels in the register"
+		e.Hint, e.HintZh = "check the labels in the register", "请核对名册中的标签"
 	case len(targets.AllBut) > 0:
 		e.Message, e.MessageZh = "no store is left: the list after allBut names every one", "没有剩余门店：allBut 列出了全部门店"
-		e.Hint = "name fewer stores"
+		e.Hint, e.HintZh = "name fewer stores", "请少列几家门店"
 	default:
 		e.Message, e.MessageZh = "the list of stores is empty", "门店列表为空"
-		e.Hint = `name stores, or write "stores":"all"`
+		e.Hint, e.HintZh = `name stores, or write "stores":"all"`, `请列出门店，或写 "stores":"all"`
 	}
 	return e
 }
@@ -124,17 +125,19 @@ func unknownStores(unknown []string, places []store.Place) *protocol.Error {
 	if rest := len(unknown) - len(named); rest > 0 {
 		more, moreZh = fmt.Sprintf(" and %d more", rest), fmt.Sprintf(" 等 %d 家", len(unknown))
 	}
-	hint := "ids are compared exactly; see the register of stores"
+	hint, hintZh := "ids are compared exactly; see the register of stores", "编号须完全一致；请查看门店名册"
 	for _, place := range places {
 		if place.StoreID != unknown[0] && strings.EqualFold(place.StoreID, strings.TrimSpace(unknown[0])) {
 			hint = fmt.Sprintf("ids are compared exactly; did you mean %s?", place.StoreID)
+			hintZh = fmt.Sprintf("编号须完全一致；是否指 %s？", place.StoreID)
 			break
 		}
 	}
 	return &protocol.Error{Code: protocol.CodeUnknownStore, Path: "/stores",
 		Message:   "no such store: " + list + more,
 		MessageZh: "未知门店：" + list + moreZh,
-		Hint:      hint}
+		Hint:      hint,
+		HintZh:    hintZh}
 }
 
 func byLabels(expression string, places []store.Place) ([]store.Place, error) {

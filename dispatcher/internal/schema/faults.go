@@ -40,6 +40,7 @@ func (s *Schema) refusal(list []fault) *protocol.Error {
 		Message:   strings.Join(en, "\n"),
 		MessageZh: strings.Join(zh, "\n"),
 		Hint:      "see the schema " + s.name,
+		HintZh:    "请查看格式定义 " + s.name,
 	}
 }
 

@@ -219,8 +219,8 @@ func TestRefusalNamesEveryFaultInOrder(t *testing.T) {
 			if refusal.Code != protocol.CodeSchema || refusal.Path != c.path || refusal.Message != c.want {
 				t.Errorf("got %s at %q:\n%s\nwant %q:\n%s", refusal.Code, refusal.Path, refusal.Message, c.path, c.want)
 			}
-			if refusal.MessageZh == "" || refusal.Hint != "see the schema test" {
-				t.Errorf("got messageZh %q, hint %q", refusal.MessageZh, refusal.Hint)
+			if refusal.MessageZh == "" || refusal.Hint != "see the schema test" || refusal.HintZh != "请查看格式定义 test" {
+				t.Errorf("got messageZh %q, hint %q, %q", refusal.MessageZh, refusal.Hint, refusal.HintZh)
 			}
 		})
 	}

@@ -71,7 +71,8 @@ func badExpression(expression string, at int, reason, reasonZh string) *protocol
 	return &protocol.Error{Code: protocol.CodeSchema, Path: "/stores/labels",
 		Message:   fmt.Sprintf("the label expression %q is wrong at character %d: %s", clip(expression), position, reason),
 		MessageZh: fmt.Sprintf("标签表达式 %q 第 %d 个字符处有误：%s", clip(expression), position, reasonZh),
-		Hint:      `for example {"labels":"region=east,format!=kiosk"}; a comma means and`}
+		Hint:      `for example {"labels":"region=east,format!=kiosk"}; a comma means and`,
+		HintZh:    `例如 {"labels":"region=east,format!=kiosk"}；逗号表示“且”`}
 }
 
 func clip(s string) string {

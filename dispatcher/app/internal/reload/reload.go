@@ -62,7 +62,8 @@ func (r *Reload) Again(ctx context.Context) (admin.Reloaded, error) {
 		err = fmt.Errorf("nothing was taken in, what was in force stays: %w", err)
 		r.Refused(err)
 		return done, &protocol.Error{Code: protocol.CodeSchema, Message: err.Error(), MessageZh: "配置有误，未做任何更改，原配置继续有效",
-			Hint: "mend it; dispatcher check-config looks again; then reload once more"}
+			Hint:   "mend it; dispatcher check-config looks again; then reload once more",
+			HintZh: "请改正后用 dispatcher check-config 检查，再重新加载"}
 	}
 	r.Refused(nil)
 	r.Logger.Info("jobs, stores, users and limits were read again", "jobs", done.Jobs, "stores", done.Stores, "added", done.Added,

@@ -71,7 +71,7 @@ func Refusal(cmd *cobra.Command, err error) error {
 	case errors.Is(err, admin.ErrNotRunning):
 		return &screen.Exit{Code: screen.ExitNoAnswer, Text: err.Error()}
 	case errors.As(err, &refused):
-		screen.Refusal(cmd.ErrOrStderr(), protocol.Reply{Code: refused.Code, Message: refused.Message, MessageZh: refused.MessageZh, Hint: refused.Hint})
+		screen.Refusal(cmd.ErrOrStderr(), protocol.Rejected(refused))
 		return &screen.Exit{Code: screen.ExitRefused}
 	}
 	return err

@@ -61,11 +61,15 @@ func JSON(w io.Writer, value any) error {
 	return enc.Encode(value)
 }
 
-// Refusal shows why a request was refused, in both languages.
+// Refusal shows why a request was refused and what to do, in both languages. An older
+// headquarters gives no hint in Chinese.
 func Refusal(w io.Writer, r protocol.Reply) {
 	Say(w, "refused: %s: %s\n", r.Code, r.Message)
 	Say(w, "         %s\n", r.MessageZh)
 	Say(w, "hint: %s\n", r.Hint)
+	if r.HintZh != "" {
+		Say(w, "      %s\n", r.HintZh)
+	}
 	if r.Code == protocol.CodeNeedsApproval {
 		Say(w, "approval %s, until %s\n", r.ApprovalID, r.ExpiresAt.Format(Clock))
 	}

@@ -22,7 +22,8 @@ func NeedsApproval(a store.Approval, what, whatZh string) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeNeedsApproval,
 		Message:   fmt.Sprintf("%s at %d %s needs the word of a second person by %s; nothing was created yet", what, a.Stores, stores, by),
 		MessageZh: fmt.Sprintf("%s 涉及 %d 家门店，须由第二人在 %s 前批准；尚未创建任何内容", whatZh, a.Stores, by),
-		Hint:      "somebody else who may approve runs: dispatcher approve " + a.ApprovalID}
+		Hint:      "somebody else who may approve runs: dispatcher approve " + a.ApprovalID,
+		HintZh:    "由另一位有批准权限的人执行：dispatcher approve " + a.ApprovalID}
 }
 
 // OtherWaits is for a request id under which another request waits.
@@ -30,7 +31,8 @@ func OtherWaits(a store.Approval) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeConflict, Path: "/requestId",
 		Message:   fmt.Sprintf("the requestId waits for approval %s with other content; nothing was created", a.ApprovalID),
 		MessageZh: fmt.Sprintf("该 requestId 已用于内容不同、正在等待批准的请求 %s，未创建任何内容", a.ApprovalID),
-		Hint:      "take a new requestId for a new request"}
+		Hint:      "take a new requestId for a new request",
+		HintZh:    "新请求请换用新的 requestId"}
 }
 
 // GivenUp is for a request id whose approval came to nothing.
@@ -42,7 +44,8 @@ func GivenUp(a store.Approval) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeConflict, Path: "/requestId",
 		Message:   fmt.Sprintf("the requestId asked for approval %s, which is %s%s; nothing was created", a.ApprovalID, a.State, why),
 		MessageZh: fmt.Sprintf("该 requestId 对应的待批准项 %s 状态为 %s%s，未创建任何内容", a.ApprovalID, a.State, why),
-		Hint:      "take a new requestId to ask anew"}
+		Hint:      "take a new requestId to ask anew",
+		HintZh:    "如需重新申请，请换用新的 requestId"}
 }
 
 // NotDone is for an approval that was given while headquarters cannot do what it
@@ -55,7 +58,8 @@ func NotDone(a store.Approval, err error) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeInternal, Path: "/approvalId",
 		Message:   fmt.Sprintf("approval %s cannot be carried out: %s; it waits on until %s", a.ApprovalID, why, by),
 		MessageZh: fmt.Sprintf("待批准项 %s 无法执行：%s；在 %s 前仍等待批准", a.ApprovalID, why, by),
-		Hint:      "put that right on headquarters' machine, then approve it again"}
+		Hint:      "put that right on headquarters' machine, then approve it again",
+		HintZh:    "请在总部主机上排除原因，然后重新批准"}
 }
 
 // TooManyWait is for a user of whom n requests wait.
@@ -63,7 +67,8 @@ func TooManyWait(n int) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeRateLimited,
 		Message:   fmt.Sprintf("%d requests of this user wait for approval, no more are kept; nothing was created", n),
 		MessageZh: fmt.Sprintf("该用户已有 %d 个请求等待批准，不再接受新的请求，未创建任何内容", n),
-		Hint:      "wait until somebody has decided on them"}
+		Hint:      "wait until somebody has decided on them",
+		HintZh:    "请等待这些请求得到处理"}
 }
 
 // UnknownApproval is for an id that no approval has.
@@ -71,7 +76,8 @@ func UnknownApproval(id string) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeNotFound, Path: "/approvalId",
 		Message:   fmt.Sprintf("no such approval: %s", clip(id)),
 		MessageZh: fmt.Sprintf("没有编号为 %s 的待批准项", clip(id)),
-		Hint:      `those that wait are listed by status with {"approvals":true}`}
+		Hint:      `those that wait are listed by status with {"approvals":true}`,
+		HintZh:    `用 status 发送 {"approvals":true} 可列出待批准项`}
 }
 
 // OwnRequest is for who would decide on what they asked for.
@@ -79,7 +85,8 @@ func OwnRequest(a store.Approval) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeNotAllowed, Path: "/approvalId",
 		Message:   fmt.Sprintf("%s asked for it; another person has to decide", a.Requester),
 		MessageZh: fmt.Sprintf("该请求由 %s 提出，必须由另一人决定", a.Requester),
-		Hint:      "names that differ in case only are one person"}
+		Hint:      "names that differ in case only are one person",
+		HintZh:    "仅大小写不同的用户名视为同一人"}
 }
 
 // OtherContent is for a decision on something else than the approval is for.
@@ -87,7 +94,8 @@ func OtherContent(a store.Approval) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeConflict, Path: "/contentHash",
 		Message:   fmt.Sprintf("approval %s is for other content; nothing was decided", a.ApprovalID),
 		MessageZh: fmt.Sprintf("待批准项 %s 的内容与给出的摘要不符，未作决定", a.ApprovalID),
-		Hint:      "look at it again by status, and take its contentHash"}
+		Hint:      "look at it again by status, and take its contentHash",
+		HintZh:    "请用 status 重新查看，并使用其中的 contentHash"}
 }
 
 // Rejected tells the requester that somebody said no.
@@ -96,7 +104,8 @@ func Rejected(a store.Approval) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeNotAllowed,
 		Message:   fmt.Sprintf("%s rejected it: %s; nothing was created", a.DecidedBy, clip(why)),
 		MessageZh: fmt.Sprintf("%s 已拒绝：%s；未创建任何内容", a.DecidedBy, clip(why)),
-		Hint:      "talk to them, then ask again under a new requestId"}
+		Hint:      "talk to them, then ask again under a new requestId",
+		HintZh:    "请与对方沟通，然后换用新的 requestId 重新申请"}
 }
 
 // Voided is for an approval of what is no longer the case.
@@ -104,7 +113,8 @@ func Voided(a store.Approval) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeConflict, Path: "/approvalId",
 		Message:   fmt.Sprintf("approval %s is void: %s; nothing was created", a.ApprovalID, a.Why),
 		MessageZh: fmt.Sprintf("待批准项 %s 已作废（%s），未创建任何内容", a.ApprovalID, a.Why),
-		Hint:      "the requester asks again under a new requestId, for what is the case now"}
+		Hint:      "the requester asks again under a new requestId, for what is the case now",
+		HintZh:    "请由申请人按当前情况换用新的 requestId 重新申请"}
 }
 
 // Overdue is for an approval that nobody decided on in time.
@@ -113,7 +123,8 @@ func Overdue(a store.Approval) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeExpired, Path: "/approvalId",
 		Message:   fmt.Sprintf("approval %s expired at %s; nothing was created", a.ApprovalID, by),
 		MessageZh: fmt.Sprintf("待批准项 %s 已于 %s 过期，未创建任何内容", a.ApprovalID, by),
-		Hint:      "the requester asks again under a new requestId"}
+		Hint:      "the requester asks again under a new requestId",
+		HintZh:    "请由申请人换用新的 requestId 重新申请"}
 }
 
 // TooLate is for a decision after another one.
@@ -121,5 +132,6 @@ func TooLate(a store.Approval) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeConflict, Path: "/decision",
 		Message:   fmt.Sprintf("approval %s was %s by %s before; that stands", a.ApprovalID, a.State, a.DecidedBy),
 		MessageZh: fmt.Sprintf("待批准项 %s 已由 %s 处理（%s），不再更改", a.ApprovalID, a.DecidedBy, a.State),
-		Hint:      "a run that should not be is cancelled by cancel"}
+		Hint:      "a run that should not be is cancelled by cancel",
+		HintZh:    "不应执行的批次请用 cancel 取消"}
 }

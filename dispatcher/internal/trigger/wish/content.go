@@ -78,6 +78,7 @@ func checkInput(spec job.Spec, input json.RawMessage) (json.RawMessage, error) {
 			Message:   under("/input", "document", refusal.Message),
 			MessageZh: under("/input", "整个文档", refusal.MessageZh),
 			Hint:      refusal.Hint,
+			HintZh:    refusal.HintZh,
 		}
 	}
 	if err != nil {
