@@ -39,12 +39,18 @@ func TestADryRunTellsWhatARunWouldMeetAndMakesNothing(t *testing.T) {
 	if f.Silent != 1 || len(f.SilentStores) != 1 || f.SilentStores[0].StoreID != "1E5" || !f.SilentStores[0].LastSeenAt.IsZero() {
 		t.Errorf("silent: %+v", f.SilentStores)
 	}
-	if reply.Message != "nothing was created; stores: 3, online now: 1" {
-		t.Errorf("says %q", reply.Message)
+	by := d.clock().Add(3 * time.Second).UTC().Format(time.RFC3339)
+	if reply.Message != "nothing was created; stores: 3, online now: 1; those online would be done by "+by+", if nothing else runs; missing in each of the last three reports: 1E5" ||
+		reply.MessageZh != "未创建任何内容；门店：3，当前在线：1；若无其他任务，在线门店预计于 "+by+" 完成；最近三次报告均缺席：1E5" {
+		t.Errorf("says %q, %q", reply.Message, reply.MessageZh)
 	}
 	slow := d.ask(protocol.VerbRun, `{"job":"collect_log","stores":["SH_1"],"dryRun":true,"barrierSeconds":2}`)
-	if !slow.OK || slow.Message != "nothing was created; stores: 1, online now: 1; at this rate the last ones come after the report" || slow.Forecast.NeedsApproval {
+	if !slow.OK || slow.Message != "nothing was created; stores: 1, online now: 1; those online would be done by "+by+", if nothing else runs; at this rate the last ones come after the report" || slow.Forecast.NeedsApproval {
 		t.Errorf("got %+v", slow)
+	}
+	// Who is offline finishes at no time.
+	if none := d.ask(protocol.VerbRun, `{"job":"collect_log","stores":["007"],"dryRun":true}`); none.MessageZh != "未创建任何内容；门店：1，当前在线：0" {
+		t.Errorf("got %q", none.MessageZh)
 	}
 	if bad := d.ask(protocol.VerbRun, `{"job":"collect_log","stores":["nope"],"dryRun":true}`); bad.Code != protocol.CodeUnknownStore {
 		t.Errorf("got %+v", bad)

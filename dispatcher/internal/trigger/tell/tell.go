@@ -37,7 +37,7 @@ func Again(topics protocol.Topics, run store.Run, id string, now time.Time) prot
 }
 
 // maxLeftOut bounds the stores that a reply names as left out, and maxWorded those that
-// its sentence names.
+// a sentence names.
 const (
 	maxLeftOut = 100
 	maxWorded  = 10
@@ -49,30 +49,48 @@ func LeftOut(reply *protocol.Reply, stores []string) {
 		return
 	}
 	reply.LeftOut = stores[:min(len(stores), maxLeftOut)]
-	named, more, moreZh := strings.Join(stores[:min(len(stores), maxWorded)], ", "), "", ""
-	if rest := len(stores) - maxWorded; rest > 0 {
-		more, moreZh = fmt.Sprintf(" and %d more", rest), fmt.Sprintf(" 等 %d 家", len(stores))
-	}
+	named, namedZh := worded(stores, len(stores))
 	say := func(old, text, between string) string {
 		if old == "" {
 			return text
 		}
 		return old + between + text
 	}
-	reply.Message = say(reply.Message, "left out, for they are no longer registered: "+named+more, "; ")
-	reply.MessageZh = say(reply.MessageZh, "以下门店已不在名册中，未包含在内："+named+moreZh, "；")
+	reply.Message = say(reply.Message, "left out, for they are no longer registered: "+named, "; ")
+	reply.MessageZh = say(reply.MessageZh, "以下门店已不在名册中，未包含在内："+namedZh, "；")
 }
 
-// Forecast answers a request that was only tried; late: its last answers are expected
-// after the report.
+// worded names the first of all stores.
+func worded(stores []string, all int) (en, zh string) {
+	stores = stores[:min(len(stores), maxWorded)]
+	en, zh = strings.Join(stores, ", "), strings.Join(stores, "、")
+	if rest := all - len(stores); rest > 0 {
+		return fmt.Sprintf("%s and %d more", en, rest), fmt.Sprintf("%s 等 %d 家", zh, all)
+	}
+	return en, zh
+}
+
+// Forecast answers a request that was only tried: what it would meet, when it would be
+// done, and who has answered no more. late: its last answers are expected after the report.
 func Forecast(run store.Run, f protocol.Forecast, late bool) protocol.Reply {
 	reply := done()
 	reply.ParentRun, reply.Stores, reply.BarrierAt, reply.Forecast = run.ParentRun, run.Targets, protocol.At(run.BarrierAt), &f
 	reply.Message = fmt.Sprintf("nothing was created; stores: %d, online now: %d", run.Targets, f.Online)
 	reply.MessageZh = fmt.Sprintf("未创建任何内容；门店：%d，当前在线：%d", run.Targets, f.Online)
+	add := func(en, zh string) { reply.Message, reply.MessageZh = reply.Message+"; "+en, reply.MessageZh+"；"+zh }
+	if at := f.FinishAt.UTC().Format(time.RFC3339); f.Online > 0 {
+		add("those online would be done by "+at+", if nothing else runs", "若无其他任务，在线门店预计于 "+at+" 完成")
+	}
 	if late {
-		reply.Message += "; at this rate the last ones come after the report"
-		reply.MessageZh += "；按此速率，最后一批将晚于报告时间"
+		add("at this rate the last ones come after the report", "按此速率，最后一批将晚于报告时间")
+	}
+	if f.Silent > 0 {
+		silent := make([]string, 0, len(f.SilentStores))
+		for _, s := range f.SilentStores {
+			silent = append(silent, s.StoreID)
+		}
+		en, zh := worded(silent, f.Silent)
+		add("missing in each of the last three reports: "+en, "最近三次报告均缺席："+zh)
 	}
 	return reply
 }
