@@ -198,6 +198,10 @@ func TestTokensForNobodyAreRefused(t *testing.T) {
 	} {
 		_, err := hq.client().EnrolToken(t.Context(), c.request)
 		wantRefused(t, err, c.code, c.words)
+		var refused *protocol.Error
+		if errors.As(err, &refused); c.code == protocol.CodeUnknownStore && !strings.HasSuffix(refused.Hint, "dispatcher reload") {
+			t.Errorf("store %s: the hint is %q", c.request.Store, refused.Hint)
+		}
 	}
 }
 

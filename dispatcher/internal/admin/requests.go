@@ -72,7 +72,7 @@ func (s *Server) checkTerminal(ctx context.Context, storeID, terminalID string) 
 	}
 	if !known {
 		return refused(protocol.CodeUnknownStore, "/store", "store "+storeID+" is not on the list of stores"+alike,
-			"门店 "+storeID+" 不在门店名册中", "add it to the file of stores_file and start headquarters again", "请加入 stores_file 所指文件，并重启总部服务")
+			"门店 "+storeID+" 不在门店名册中", "add it to the file of stores_file, then: dispatcher reload", "请加入 stores_file 所指文件，然后执行 dispatcher reload")
 	}
 	keys, err := s.Register.ListTerminalKeys(ctx)
 	if err != nil {

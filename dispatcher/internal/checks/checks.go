@@ -71,7 +71,7 @@ func (s site) lookAtJobs(context.Context) doctor.Finding {
 	if err != nil {
 		return doctor.Bad("mend the file; a headquarters that runs keeps what it has until then", "%v", err)
 	}
-	return doctor.Good("%d jobs, %d stores", jobs, stores)
+	return doctor.Good("jobs %d, stores %d", jobs, stores)
 }
 
 func (s site) lookAtFiles(context.Context) doctor.Finding {

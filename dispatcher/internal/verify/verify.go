@@ -75,14 +75,21 @@ func File(ctx context.Context, databasePath, name string) ([]Proof, error) {
 	if databasePath == "" {
 		return p.all(files)
 	}
+	var fault error // of the report, and none of the database
 	err = store.ReadRevision(ctx, databasePath, manifest.RunID, manifest.Revision, func(rev store.Revision, rows iter.Seq2[store.OutcomeRow, error]) error {
 		p.noted, p.rows = rev.Files, rows
-		if err := p.isNoted(filepath.Base(manifestName), sum); err != nil {
-			return err
+		err := p.isNoted(filepath.Base(manifestName), sum)
+		if err == nil {
+			_, err = p.all(files)
 		}
-		_, err := p.all(files)
+		if errors.Is(err, ErrUntrue) {
+			fault, err = err, nil
+		}
 		return err
 	})
+	if err == nil {
+		err = fault
+	}
 	if errors.Is(err, store.ErrNotFound) {
 		err = fmt.Errorf("%w: the database has no revision %d of run %s", ErrUntrue, manifest.Revision, manifest.RunID)
 	}

@@ -4,7 +4,9 @@
 package folders
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -68,4 +70,22 @@ func Of(config string) (Folders, error) {
 		users = k.MQTT.UsersFile
 	}
 	return Folders{Data: k.Data, Reports: k.Reports, Identity: k.Identity.Folder, Stores: k.Stores, Users: users}, nil
+}
+
+// DatabasePath is the database of the headquarters that a command names: by its data
+// folder, or by its configuration. With neither it is the one that serves the defaults
+// from this folder; where that has none, the error says what to name.
+func DatabasePath(config, data string) (string, error) {
+	if data != "" {
+		return filepath.Join(data, Database), nil
+	}
+	own, err := Of(config)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(own.Data, Database)
+	if _, gone := os.Stat(path); config == "" && errors.Is(gone, fs.ErrNotExist) {
+		return "", fmt.Errorf("there is no database at %s, which is where the defaults have it: say whose with -c CONFIG or --data FOLDER", path)
+	}
+	return path, nil
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,15 +52,6 @@ func (b *beside) dial() (*admin.Client, error) {
 		return nil, err
 	}
 	return admin.Dial(own.Data)
-}
-
-// database is the file in the same data folder.
-func (b *beside) database() (string, error) {
-	if b.data != "" {
-		return filepath.Join(b.data, folders.Database), nil
-	}
-	own, err := folders.Of(b.config)
-	return filepath.Join(own.Data, folders.Database), err
 }
 
 // Refusal turns what headquarters said into an exit code and words.

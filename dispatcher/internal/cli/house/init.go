@@ -203,7 +203,7 @@ enrolment:                          # where terminals get their certificates
 
 func showInstallation(w io.Writer, made installation) {
 	screen.Say(w, "made %s: identity, users.yaml, stores.csv, dispatcher.yaml\n\n", made.Folder)
-	login := ""
+	login := " --password-file FILE"
 	if made.Password == "" {
 		screen.Say(w, "operator  %s\n          (logs in with a certificate: dispatcher certify %s --identity %s)\n\nnext:\n", made.Operator, made.Operator, filepath.Join(made.Folder, "identity"))
 		login = fmt.Sprintf(" --cert %s.crt --cert-key %s.key", made.Operator, made.Operator)

@@ -59,6 +59,9 @@ func TestInitMakesAHeadquartersThatItsOperatorLogsInTo(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("%d: %s", code, errs)
 	}
+	if !strings.Contains(out, "--user chen --password-file FILE\n") { // what is told works as it stands
+		t.Errorf("said %s", out)
+	}
 	cfg := loadMade(t, folder)
 	if cfg.Enrolment.Address != "0.0.0.0:8443" || cfg.Enrolment.URL != "https://hq.example.com:8443" || cfg.Broker.Listeners.TLS.Address != "0.0.0.0:8883" ||
 		cfg.Broker.Listeners.TCP.Address != "" || cfg.Transport != "embedded" || cfg.DataFolder != "data" || cfg.ReportsFolder != "reports" {

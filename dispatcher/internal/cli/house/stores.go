@@ -54,7 +54,7 @@ func storesListCommand() *cobra.Command {
 		Short: "List the stores and whether their terminals are online, from the database",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			database, err := b.database()
+			database, err := folders.DatabasePath(b.config, b.data)
 			if err != nil {
 				return err
 			}

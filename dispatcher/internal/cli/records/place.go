@@ -1,8 +1,6 @@
 package records
 
 import (
-	"path/filepath"
-
 	"github.com/spf13/cobra"
 
 	"muster/dispatcher/internal/cli/folders"
@@ -24,9 +22,5 @@ func (p *place) flags(cmd *cobra.Command) {
 }
 
 func (p *place) database() (string, error) {
-	if p.data != "" {
-		return filepath.Join(p.data, folders.Database), nil
-	}
-	own, err := folders.Of(p.config)
-	return filepath.Join(own.Data, folders.Database), err
+	return folders.DatabasePath(p.config, p.data)
 }
