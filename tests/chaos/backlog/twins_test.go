@@ -132,8 +132,10 @@ func TestTwoMachinesWithOneIdentityDoNothingTwice(t *testing.T) {
 			if got := s.Store().Attempts; len(got) != 2 {
 				t.Errorf("there are %d grants: %+v", len(got), got)
 			}
-			if strings.Contains(second.Output(), "answer receipted") {
-				t.Error("the second machine answered for the first")
+			for line := range strings.Lines(second.Output()) { // a disk that was cloned before the receipt of r0 may hold its answer too
+				if strings.Contains(line, "answer receipted") && strings.Contains(line, tasks(s.Site, "A")[1].TaskID) {
+					t.Errorf("the second machine answered for the first: %s", line)
+				}
 			}
 			pushed := strings.Count(first.Output()+second.Output(), "another machine connects")
 			if pushed != c.pushed {
