@@ -9,23 +9,32 @@ import (
 	"testing"
 
 	"muster/internal/protocol"
+	"muster/tests/chaos/history"
 	"muster/tests/chaos/site"
 	"muster/tests/disk"
 	"muster/tests/programs"
 )
 
-// stand is a site with one store, and who asks and looks.
+// stand is a site with one store, and who asks there.
 type stand struct {
 	*site.Site
-	t *testing.T
-	n int
+	t      *testing.T
+	person *history.Writer // as whom ask asks; nil: nobody
+	n      int
+}
+
+// newStand returns a stand with the store A, and who looks on, for Judge.
+func newStand(t *testing.T, cfg site.Config) (s *stand, eye *history.Writer) {
+	s = &stand{Site: site.New(t, bin, cfg, "A"), t: t}
+	s.person, eye = s.Writer(site.Wang), s.Writer(site.Watch)
+	return s, eye
 }
 
 // ask orders a run over the store and returns its id.
-func (s *stand) ask(ask func(payload string) protocol.Reply, barrier int) string {
+func (s *stand) ask(barrier int) string {
 	s.t.Helper()
 	s.n++
-	reply := ask(fmt.Sprintf(`{"requestId":"r%d","job":"probe","stores":["A"],"attempts":1,"barrierSeconds":%d}`, s.n, barrier))
+	reply := s.Ask(s.person, protocol.VerbRun, fmt.Sprintf(`{"requestId":"r%d","job":"probe","stores":["A"],"attempts":1,"barrierSeconds":%d}`, s.n, barrier))
 	if !reply.OK {
 		s.t.Fatalf("refused: %+v", reply)
 	}
@@ -67,26 +76,24 @@ func (s *stand) wantRefusal(what, run, why string) {
 // it goes on by itself when there is room.
 func TestAgentOnAFullDiskStartsNothingLosesNothingAndSaysSo(t *testing.T) {
 	t.Parallel()
-	s := &stand{Site: site.New(t, bin, site.Config{Work: site.AwaitGate, Claims: site.Executed()}, "A"), t: t}
+	s, eye := newStand(t, site.Config{Work: site.AwaitGate, Claims: site.Executed()})
 	disk.Small(t, s.Kept("A"), 2)
-	person, eye := s.Writer(site.Wang), s.Writer(site.Watch)
-	ask := func(payload string) protocol.Reply { return s.Ask(person, protocol.VerbRun, payload) }
 	s.Serve()
 	agent := s.Agent("A")
-	run := s.ask(ask, 60)
+	run := s.ask(60)
 	s.Executed("A", 1)
 	disk.Fill(t, s.Kept("A"))
 	s.Open("A")
 	s.wantSuccess("executed when the disk filled up", run)
 	agent.AwaitOutput("the work folder takes no writes")
-	s.wantRefusal("asked for on the full disk", s.ask(ask, 12), "no space left on device")
+	s.wantRefusal("asked for on the full disk", s.ask(12), "no space left on device")
 
 	agent.Kill()
 	agent = s.Agent("A")
-	s.wantRefusal("asked for after a start on the full disk", s.ask(ask, 12), "no space left on device")
+	s.wantRefusal("asked for after a start on the full disk", s.ask(12), "no space left on device")
 	disk.Free(t, s.Kept("A"))
 	agent.AwaitOutput("the work folder takes writes again")
-	s.wantSuccess("asked for when there was room", s.ask(ask, 60))
+	s.wantSuccess("asked for when there was room", s.ask(60))
 	if n := s.Executions("A"); n != 2 {
 		t.Errorf("%d executions, want 2", n)
 	}
@@ -98,15 +105,13 @@ func TestAgentOnAFullDiskStartsNothingLosesNothingAndSaysSo(t *testing.T) {
 func TestAgentWithALimitOfTheFileSizeAnswersFromMemory(t *testing.T) {
 	t.Parallel()
 	work := `printf '{"marker":"%s did it","text":"' "$STORE"; head -c 60000 /dev/zero | tr '\0' x; echo '"}'; exit`
-	s := &stand{Site: site.New(t, bin, site.Config{Work: work, Claims: site.Executed()}, "A"), t: t}
-	person, eye := s.Writer(site.Wang), s.Writer(site.Watch)
-	ask := func(payload string) protocol.Reply { return s.Ask(person, protocol.VerbRun, payload) }
+	s, eye := newStand(t, site.Config{Work: work, Claims: site.Executed()})
 	s.Serve()
 	command := s.AgentCommand("A")
 	agent := programs.Launch(t, "sh", append([]string{"-c", `ulimit -f 64; exec "$0" "$@"`}, command...)...) // blocks of 512 bytes
-	s.wantSuccess("an answer over the limit", s.ask(ask, 60))
+	s.wantSuccess("an answer over the limit", s.ask(60))
 	agent.AwaitOutput("the work folder takes no writes")
-	s.wantRefusal("asked for under the limit", s.ask(ask, 12), "file too large")
+	s.wantRefusal("asked for under the limit", s.ask(12), "file too large")
 	if n := s.Executions("A"); n != 1 {
 		t.Errorf("%d executions, want 1", n)
 	}
@@ -118,12 +123,10 @@ func TestAgentWithALimitOfTheFileSizeAnswersFromMemory(t *testing.T) {
 // folder is back.
 func TestAgentWhoseWorkFolderIsMovedAwayWaitsForIt(t *testing.T) {
 	t.Parallel()
-	s := &stand{Site: site.New(t, bin, site.Config{Work: site.AwaitGate, Claims: site.Executed()}, "A"), t: t}
-	person, eye := s.Writer(site.Wang), s.Writer(site.Watch)
-	ask := func(payload string) protocol.Reply { return s.Ask(person, protocol.VerbRun, payload) }
+	s, eye := newStand(t, site.Config{Work: site.AwaitGate, Claims: site.Executed()})
 	s.Serve()
 	agent := s.Agent("A")
-	run := s.ask(ask, 60)
+	run := s.ask(60)
 	s.Executed("A", 1)
 	away := s.Kept("A") + ".away"
 	if err := os.Rename(s.Kept("A"), away); err != nil {
@@ -133,7 +136,7 @@ func TestAgentWhoseWorkFolderIsMovedAwayWaitsForIt(t *testing.T) {
 	s.wantSuccess("executed while the folder was away", run)
 	agent.AwaitOutput("the work folder takes no writes")
 	agent.AwaitOutput("was moved away: put it back")
-	s.wantRefusal("asked for while it was away", s.ask(ask, 12), "was moved away: put it back")
+	s.wantRefusal("asked for while it was away", s.ask(12), "was moved away: put it back")
 	if _, err := os.Stat(s.Kept("A")); err == nil {
 		t.Error("another folder was made in its place")
 	}
@@ -141,10 +144,10 @@ func TestAgentWhoseWorkFolderIsMovedAwayWaitsForIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	agent.AwaitOutput("the work folder takes writes again")
-	s.wantSuccess("asked for when it was back", s.ask(ask, 60))
+	s.wantSuccess("asked for when it was back", s.ask(60))
 	agent.Kill()
 	s.Agent("A")
-	s.wantSuccess("asked for after a restart", s.ask(ask, 60))
+	s.wantSuccess("asked for after a restart", s.ask(60))
 	if n := s.Executions("A"); n != 3 {
 		t.Errorf("%d executions, want 3", n)
 	}
@@ -155,12 +158,10 @@ func TestAgentWhoseWorkFolderIsMovedAwayWaitsForIt(t *testing.T) {
 // half-written answer, garbage in the middle of the journal and a torn end.
 func TestDamagedOutboxAndJournalAreSetAsideAndTheRestIsSent(t *testing.T) {
 	t.Parallel()
-	s := &stand{Site: site.New(t, bin, site.Config{Work: site.AwaitGate, Claims: site.Executed()}, "A"), t: t}
-	person, eye := s.Writer(site.Wang), s.Writer(site.Watch)
-	ask := func(payload string) protocol.Reply { return s.Ask(person, protocol.VerbRun, payload) }
+	s, eye := newStand(t, site.Config{Work: site.AwaitGate, Claims: site.Executed()})
 	s.Serve()
 	agent := s.Agent("A")
-	run := s.ask(ask, 60)
+	run := s.ask(60)
 	s.Executed("A", 1)
 	s.Fault(eye, true)
 	s.HQ.Kill()
@@ -199,7 +200,7 @@ func TestDamagedOutboxAndJournalAreSetAsideAndTheRestIsSent(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(s.Kept("A"), "journal.damaged")); err != nil || !bytes.Contains(text, []byte("garbage")) {
 		t.Errorf("set aside: %q, %v", text, err)
 	}
-	s.wantSuccess("asked for after the damage", s.ask(ask, 60))
+	s.wantSuccess("asked for after the damage", s.ask(60))
 	if n := s.Executions("A"); n != 2 {
 		t.Errorf("%d executions, want 2", n)
 	}

@@ -133,9 +133,7 @@ func TestABackupThatIsCutOffLeavesNothingThatLooksWhole(t *testing.T) {
 	s := newHeadquarters(t, 5000, 128)
 	s.serve()
 	for range 4 {
-		if run, said := s.order(); run == "" {
-			t.Fatal(said)
-		}
+		s.ordered()
 	}
 	place := filepath.Join(s.dir, "place")
 	if err := os.Mkdir(place, 0o700); err != nil {
@@ -250,20 +248,14 @@ func TestBackupAndRestoreOfAStoppedHeadquarters(t *testing.T) {
 	t.Parallel()
 	s := newHeadquarters(t, 100, 64)
 	s.serve()
-	first, said := s.order()
-	if first == "" {
-		t.Fatal(said)
-	}
+	first := s.ordered()
 	s.hq.Terminate()
 	file := filepath.Join(s.dir, "stopped.db")
 	if said, code := dispatcher(t, "backup", file, "--data", s.data); code != 0 {
 		t.Fatal(said)
 	}
 	s.serve()
-	second, said := s.order()
-	if second == "" {
-		t.Fatal(said)
-	}
+	second := s.ordered()
 	s.hq.Kill()
 	killed := filepath.Join(s.dir, "killed.db")
 	if said, code := dispatcher(t, "backup", killed, "--data", s.data); code != 0 {
@@ -330,20 +322,14 @@ func TestALogThatWasRemovedAfterAKillIsMissedAtTheStart(t *testing.T) {
 	t.Parallel()
 	s := newHeadquarters(t, 100, 64)
 	s.serve()
-	first, said := s.order()
-	if first == "" {
-		t.Fatal(said)
-	}
+	first := s.ordered()
 	file := filepath.Join(s.dir, "backup.db")
 	if said, code := dispatcher(t, "backup", file, "--data", s.data); code != 0 {
 		t.Fatal(said)
 	}
 	s.hq.Terminate()
 	s.serve()
-	second, said := s.order()
-	if second == "" {
-		t.Fatal(said)
-	}
+	second := s.ordered()
 	s.hq.Kill()
 	for _, suffix := range []string{"-wal", "-shm"} {
 		if err := os.Remove(filepath.Join(s.data, "muster.db"+suffix)); err != nil {

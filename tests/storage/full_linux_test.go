@@ -138,24 +138,22 @@ func TestAnswersThatFindNoRoomAreKeptAndTakenInOnce(t *testing.T) {
 
 func answersThatFindNoRoom(t *testing.T, c noRoom) {
 	wire := &wire{t: t}
-	s := &stand{t: t, Site: site.New(t, bin, site.Config{
+	s, eye := newStand(t, site.Config{
 		Work: site.AwaitGate, Front: wire.front, Claims: site.Executed(),
 		// Each kill makes the agent wait longer before it connects again.
 		Policy: "attempts: 2, run_timeout: 2m, lease: 10m, barrier: 2m, makeup: 1h, retry_first: 100ms, retry_max: 1s",
-	}, "A")}
+	})
 	disk.Small(t, s.Data(), 40)
-	person, eye := s.Writer(site.Wang), s.Writer(site.Watch)
-	ask := func(payload string) protocol.Reply { return s.Ask(person, protocol.VerbRun, payload) }
 	s.Serve()
 	s.Agent("A")
-	run := s.ask(ask, 600)
+	run := s.ask(600)
 	s.Executed("A", 1)
 	alarms := s.Alarms()
 	end := c.begin(t, s)
 	s.Open("A")
 	s.wantSent(wire, 1)
 	alarms.Await("disk_full", false)
-	s.wantNoRoom(ask)
+	s.wantNoRoom()
 	s.Tap("A").Cut() // rather than wait for half a minute
 	s.wantSent(wire, 2)
 	kills := 0
@@ -173,7 +171,7 @@ func answersThatFindNoRoom(t *testing.T, c noRoom) {
 		s.Serve()
 		s.Fault(eye, false)
 		s.wantSent(wire, sent+1)
-		s.wantNoRoom(ask)
+		s.wantNoRoom()
 	}
 	if kept := s.kept(); kept != 1 {
 		t.Errorf("the agent keeps %d answers", kept)
@@ -193,7 +191,7 @@ func answersThatFindNoRoom(t *testing.T, c noRoom) {
 	if n := s.Executions("A"); n != 1 {
 		t.Errorf("%d executions, want 1", n)
 	}
-	s.wantSuccess("asked for when there was room", s.ask(ask, 60))
+	s.wantSuccess("asked for when there was room", s.ask(60))
 	s.Judge(eye)
 }
 
@@ -214,13 +212,13 @@ func (s *stand) kept() int {
 }
 
 // wantNoRoom wants headquarters to say what it lacks.
-func (s *stand) wantNoRoom(ask func(payload string) protocol.Reply) {
+func (s *stand) wantNoRoom() {
 	s.t.Helper()
 	if said, code := dispatcher(s.t, "health", "--data", s.Data()); code == 0 || !strings.Contains(said, "no room to store anything") {
 		s.t.Errorf("health ends with %d: %s", code, said)
 	}
 	s.n++
-	if reply := ask(fmt.Sprintf(`{"requestId":"refused%d","job":"probe","stores":["A"],"barrierSeconds":60}`, s.n)); reply.OK || reply.Code != protocol.CodeInternal {
+	if reply := s.Ask(s.person, protocol.VerbRun, fmt.Sprintf(`{"requestId":"refused%d","job":"probe","stores":["A"],"barrierSeconds":60}`, s.n)); reply.OK || reply.Code != protocol.CodeInternal {
 		s.t.Errorf("an order without room: %+v", reply)
 	}
 }

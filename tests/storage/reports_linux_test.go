@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"muster/internal/protocol"
 	"muster/tests/chaos/site"
 	"muster/tests/disk"
 	"muster/tests/programs"
@@ -19,14 +18,12 @@ import (
 // itself, the manifest last, and the same as ever.
 func TestReportThatCannotBeWrittenIsPublishedWhenItCan(t *testing.T) {
 	t.Parallel()
-	s := &stand{Site: site.New(t, bin, site.Config{Claims: site.Executed()}, "A"), t: t}
+	s, eye := newStand(t, site.Config{Claims: site.Executed()})
 	disk.Small(t, s.Reports(), 1)
-	person, eye := s.Writer(site.Wang), s.Writer(site.Watch)
-	ask := func(payload string) protocol.Reply { return s.Ask(person, protocol.VerbRun, payload) }
 	s.Serve()
 	alarms := s.Alarms()
 	s.Agent("A")
-	s.wantSuccess("before", s.ask(ask, 30)) // makes the month's folder
+	s.wantSuccess("before", s.ask(30)) // makes the month's folder
 	months, err := filepath.Glob(filepath.Join(s.Reports(), "*", "[01]*"))
 	if err != nil || len(months) != 1 {
 		t.Fatal(months, err)
@@ -40,7 +37,7 @@ func TestReportThatCannotBeWrittenIsPublishedWhenItCan(t *testing.T) {
 		{"away", func() { mountOver(t, s.Reports()) }, func() { unmount(t, s.Reports()) }},
 	} {
 		c.begin()
-		run := s.ask(ask, 30)
+		run := s.ask(30)
 		alarms.Await("report_not_published", false)
 		if health := s.health(); !strings.Contains(health, "report_not_published: run "+run) {
 			t.Errorf("%s: health says %q", c.name, health)

@@ -94,6 +94,16 @@ func (s *headquarters) order() (runID, said string) {
 	return reply.RunID, said
 }
 
+// ordered is order of a run that has to be accepted.
+func (s *headquarters) ordered() (runID string) {
+	s.t.Helper()
+	runID, said := s.order()
+	if runID == "" {
+		s.t.Fatal(said)
+	}
+	return runID
+}
+
 // known asks whether headquarters has the run.
 func (s *headquarters) known(runID string) bool {
 	s.t.Helper()
@@ -106,10 +116,7 @@ func TestHeadquartersOnAFullDiskRefusesOrdersAndGoesOnWhenThereIsRoom(t *testing
 	s := newHeadquarters(t, 3000, 64)
 	s.serve()
 	var accepted []string
-	first, said := s.order()
-	if first == "" {
-		t.Fatal(said)
-	}
+	first := s.ordered()
 	accepted = append(accepted, first)
 	disk.Fill(t, s.data)
 	refusal := ""
@@ -149,10 +156,7 @@ func TestKilledHeadquartersStartsOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	s := newHeadquarters(t, 100, 64)
 	s.serve()
-	runID, said := s.order()
-	if runID == "" {
-		t.Fatal(said)
-	}
+	runID := s.ordered()
 	s.hq.Kill()
 	disk.Fill(t, s.data)
 	s.serve()
@@ -165,15 +169,12 @@ func TestRestoreOfWhatWasBackedUpWhileHeadquartersRan(t *testing.T) {
 	t.Parallel()
 	s := newHeadquarters(t, 100, 64)
 	s.serve()
-	before, _ := s.order()
+	before := s.ordered()
 	file := filepath.Join(s.dir, "backup.db")
-	if said, code := dispatcher(t, "backup", file, "--data", s.data); code != 0 || before == "" {
-		t.Fatal(said, before)
-	}
-	after, said := s.order()
-	if after == "" {
+	if said, code := dispatcher(t, "backup", file, "--data", s.data); code != 0 {
 		t.Fatal(said)
 	}
+	after := s.ordered()
 	if said, code := dispatcher(t, "restore", file, "--data", s.data); code == 0 || !strings.Contains(said, "stop the dispatcher first") {
 		t.Errorf("restored under a running dispatcher: %q", said)
 	}
@@ -183,6 +184,6 @@ func TestRestoreOfWhatWasBackedUpWhileHeadquartersRan(t *testing.T) {
 	}
 	s.serve()
 	if !s.known(before) || s.known(after) {
-		t.Errorf("before: %t, after: %t, %s", s.known(before), s.known(after), said)
+		t.Errorf("before: %t, after: %t", s.known(before), s.known(after))
 	}
 }
