@@ -24,6 +24,27 @@ func utf16(text string) string {
 	return b.String()
 }
 
+// refusal is a request and how it is refused: say begins the message, hint stands in the
+// hint.
+type refusal struct {
+	verb    protocol.Verb
+	payload string
+	code    protocol.Code
+	path    string
+	say     string
+	hint    string
+}
+
+func (r refusal) want(t *testing.T, reply protocol.Reply) {
+	t.Helper()
+	if reply.OK || reply.Status != "rejected" || reply.Code != r.code || reply.Path != r.path || !strings.HasPrefix(reply.Message, r.say) {
+		t.Errorf("got  %s %q %q\nwant %s %q %q", reply.Code, reply.Path, reply.Message, r.code, r.path, r.say)
+	}
+	if reply.Hint == "" || !strings.Contains(reply.Hint, r.hint) || !strings.ContainsFunc(reply.MessageZh, func(r rune) bool { return unicode.Is(unicode.Han, r) }) {
+		t.Errorf("hint %q, messageZh %q", reply.Hint, reply.MessageZh)
+	}
+}
+
 // TestBadInputIsRefusedWithAReason is the whole list: each gets its reply with
 // code, message in two languages and hint, and nothing is created.
 func TestBadInputIsRefusedWithAReason(t *testing.T) {
@@ -31,14 +52,7 @@ func TestBadInputIsRefusedWithAReason(t *testing.T) {
 	d := setup(t)
 	first := d.ask(protocol.VerbRun, `{"requestId":"taken","job":"collect_log","stores":["007"]}`)
 	const good = `"job":"collect_log","stores":"all"`
-	for name, c := range map[string]struct {
-		verb    protocol.Verb
-		payload string
-		code    protocol.Code
-		path    string
-		say     string
-		hint    string
-	}{
+	for name, c := range map[string]refusal{
 		"empty":          {protocol.VerbRun, "", protocol.CodeEmptyPayload, "", "the payload is empty", `-m "$(cat file)"`},
 		"white space":    {protocol.VerbRun, "\r\n", protocol.CodeEmptyPayload, "", "the payload is empty", ""},
 		"no JSON":        {protocol.VerbRun, "collect_log all", protocol.CodeBadJSON, "", "line 1, byte 1: invalid character 'c'", ""},
@@ -119,14 +133,7 @@ func TestStoresAndRunsAreNamedByIDsAlone(t *testing.T) {
 	t.Parallel()
 	d := setup(t)
 	first := d.ask(protocol.VerbRun, `{"job":"collect_log","stores":["007"]}`)
-	for name, c := range map[string]struct {
-		verb    protocol.Verb
-		payload string
-		code    protocol.Code
-		path    string
-		say     string
-		hint    string
-	}{
+	for name, c := range map[string]refusal{
 		"run wildcard":     {protocol.VerbRun, `{"job":"collect_log","stores":["007","+"]}`, protocol.CodeSchema, "/stores", `"+" is no id of a store: that is 1 to 63 of`, "there are no wildcards"},
 		"run control":      {protocol.VerbRun, `{"job":"collect_log","stores":["00\u00077"]}`, protocol.CodeSchema, "/stores", `"00\a7" is no id of a store`, "there are no wildcards"},
 		"all but wildcard": {protocol.VerbRun, `{"job":"collect_log","stores":{"allBut":["#"]}}`, protocol.CodeSchema, "/stores", `"#" is no id of a store`, "there are no wildcards"},
@@ -136,10 +143,7 @@ func TestStoresAndRunsAreNamedByIDsAlone(t *testing.T) {
 		"retry wildcard":   {protocol.VerbRetry, `{"runId":"` + first.RunID + `","stores":["+/+"]}`, protocol.CodeSchema, "/stores/0", "/stores/0: must match", ""},
 		"status any store": {protocol.VerbStatus, `{"runId":"` + first.RunID + `","storeId":"+"}`, protocol.CodeSchema, "/storeId", "/storeId: must match", ""},
 	} {
-		reply := d.ask(c.verb, c.payload)
-		if reply.OK || reply.Code != c.code || reply.Path != c.path || !strings.HasPrefix(reply.Message, c.say) || !strings.Contains(reply.Hint, c.hint) {
-			t.Errorf("%s: got  %s %q %q\nwant %s %q %q", name, reply.Code, reply.Path, reply.Message, c.code, c.path, c.say)
-		}
+		t.Run(name, func(t *testing.T) { c.want(t, d.ask(c.verb, c.payload)) })
 	}
 	if n := d.runs(); n != 1 {
 		t.Errorf("%d runs", n)
