@@ -199,16 +199,6 @@ func TestReceiptForAReadOnlyOutboxIsObeyedWhenItIsWritable(t *testing.T) {
 	})
 }
 
-// last drains the results and returns the newest.
-func last(b *bench) protocol.Result {
-	b.t.Helper()
-	all := drain[protocol.Result](b.t, b.wire, protocol.KindResult)
-	if len(all) == 0 {
-		b.t.Fatal("no result")
-	}
-	return all[len(all)-1]
-}
-
 func TestRemovedWorkFolderIsMadeAgain(t *testing.T) {
 	inBubble(t, slow, func(t *testing.T, b *bench) {
 		b.marksFolder = t.TempDir()

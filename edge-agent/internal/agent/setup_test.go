@@ -411,3 +411,13 @@ func sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
+
+// last drains the results and returns the newest.
+func last(b *bench) protocol.Result {
+	b.t.Helper()
+	all := drain[protocol.Result](b.t, b.wire, protocol.KindResult)
+	if len(all) == 0 {
+		b.t.Fatal("no result")
+	}
+	return all[len(all)-1]
+}
