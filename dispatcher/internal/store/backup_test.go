@@ -88,7 +88,7 @@ func TestBackupIsPrivateSoundAndNeverOverAFile(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 || info.Size() != made.Bytes || made.Path != file {
 		t.Errorf("%v, %v, %+v", info, err, made)
 	}
-	if made.Audit.Head != b.head() || made.Audit.Wrong != 0 || made.Version != 5 || made.Epoch != 0 {
+	if made.Audit.Head != b.head() || made.Audit.Wrong != 0 || made.Version != 6 || made.Epoch != 0 {
 		t.Errorf("%+v", made)
 	}
 	if _, err := store.MakeBackup(t.Context(), b.path, file); !errors.Is(err, fs.ErrExist) {

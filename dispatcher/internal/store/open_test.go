@@ -199,10 +199,10 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 	}
 	b.Close()
 	_, err := store.Open(t.Context(), store.Options{Path: b.path})
-	if !errors.Is(err, store.ErrNewerSchema) || !strings.Contains(err.Error(), "has schema version 9, this program knows up to 5") {
+	if !errors.Is(err, store.ErrNewerSchema) || !strings.Contains(err.Error(), "has schema version 9, this program knows up to 6") {
 		t.Errorf("opened a newer file: %v", err)
 	}
-	if _, err := b.raw().ExecContext(t.Context(), "PRAGMA user_version = 5"); err != nil {
+	if _, err := b.raw().ExecContext(t.Context(), "PRAGMA user_version = 6"); err != nil {
 		t.Fatal(err)
 	}
 	b.open() // and it was left as it was

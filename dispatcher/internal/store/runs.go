@@ -186,8 +186,8 @@ func insertRun(tx *sqlite.Tx, run Run, places []Place, tasks []NewTask, req Requ
 		return fmt.Errorf("cannot insert %d tasks: %w", len(tasks), err)
 	}
 	if req.RequestID != "" {
-		_, err := tx.Exec(`INSERT INTO requests (user, request_id, content_hash, run_id, created_at) VALUES (?, ?, ?, ?, ?)`,
-			req.User, req.RequestID, req.ContentHash, run.RunID, sqlite.Millis(now))
+		_, err := tx.Exec(`INSERT INTO requests (user, request_id, content_hash, members, run_id, created_at) VALUES (?, ?, ?, ?, ?, ?)`,
+			req.User, req.RequestID, req.ContentHash, req.Members, run.RunID, sqlite.Millis(now))
 		if err != nil {
 			return fmt.Errorf("cannot store request %s: %w", req.RequestID, err)
 		}
@@ -288,10 +288,10 @@ type storedRequest struct {
 	runID string
 }
 
-const selectRequest = `SELECT user, request_id, content_hash, run_id FROM requests WHERE user = ? AND request_id = ?`
+const selectRequest = `SELECT user, request_id, content_hash, members, run_id FROM requests WHERE user = ? AND request_id = ?`
 
 func scanRequest(row sqlite.Row) (storedRequest, error) {
 	var r storedRequest
-	err := row.Scan(&r.User, &r.RequestID, &r.ContentHash, &r.runID)
+	err := row.Scan(&r.User, &r.RequestID, &r.ContentHash, &r.Members, &r.runID)
 	return r, err
 }

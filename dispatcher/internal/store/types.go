@@ -124,11 +124,13 @@ func (t Task) Used() int { return t.State.Attempt - t.Skipped }
 func (t Task) Allowed() int { return t.Attempts - t.Skipped }
 
 // Request identifies what a user asked, for de-duplication. ContentHash is
-// the SHA-256 of the canonical request in lower-case hex.
+// the SHA-256 of the canonical request in lower-case hex, Members says in which of its
+// members another one differs; "" when it was made by a program that kept none.
 type Request struct {
 	User        string
 	RequestID   string
 	ContentHash string
+	Members     string
 }
 
 // NewTask is one task to be created.

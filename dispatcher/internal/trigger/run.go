@@ -61,8 +61,8 @@ func (t *Trigger) answerOnce(ctx context.Context, person people.Person, key once
 		return protocol.Reply{}, err
 	case first == nil:
 		return t.order(ctx, person, key, w)
-	case first.ContentHash != key.Content:
-		return protocol.Reply{}, refuse.Conflict(w.ID, run.RunID)
+	case first.ContentHash != key.Content.Hash:
+		return protocol.Reply{}, refuse.Conflict(w.ID, run.RunID, wish.Differing(first.Members, key.Content.Members))
 	}
 	return tell.Again(t.Sender.Topics(), run, w.ID, t.Now()), nil
 }
@@ -84,7 +84,7 @@ func (t *Trigger) order(ctx context.Context, person people.Person, key once.Key,
 	if t.needsApproval(plan) {
 		return t.approvals.Ask(ctx, key, w, plan, waiting)
 	}
-	return t.create(ctx, w.ID, plan, store.Request{User: key.User, RequestID: key.ID, ContentHash: key.Content}, approval.Given{})
+	return t.create(ctx, w.ID, plan, store.Request{User: key.User, RequestID: key.ID, ContentHash: key.Content.Hash, Members: key.Content.Members}, approval.Given{})
 }
 
 // needsApproval says whether a run needs the word of a second person.
@@ -110,7 +110,7 @@ func (t *Trigger) create(ctx context.Context, id string, plan wish.Plan, req sto
 	case err != nil:
 		return protocol.Reply{}, err
 	case created.Conflict:
-		return protocol.Reply{}, refuse.Conflict(id, run.RunID)
+		return protocol.Reply{}, refuse.Conflict(id, run.RunID, nil)
 	case created.Duplicate:
 		return tell.Again(t.Sender.Topics(), run, id, t.Now()), nil
 	}

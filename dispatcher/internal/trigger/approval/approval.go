@@ -81,8 +81,8 @@ func (d *Desk) Waiting(ctx context.Context, key once.Key, w wish.Wish) (reply pr
 	var own *store.Approval
 	for _, a := range pending {
 		switch {
-		case key.Asked(a) && a.RequestHash != key.Content:
-			return reply, 0, refuse.OtherWaits(a)
+		case key.Asked(a) && a.RequestHash != key.Content.Hash:
+			return reply, 0, refuse.OtherWaits(a, d.differing(a, key))
 		case key.Asked(a):
 			own = &a
 		}
@@ -94,6 +94,20 @@ func (d *Desk) Waiting(ctx context.Context, key once.Key, w wish.Wish) (reply pr
 		return tell.Waits(*own), 0, refuse.NeedsApproval(*own, w.What, w.WhatZh)
 	}
 	return reply, waiting, nil
+}
+
+// differing lists the members in which a request is not the one that waits; nil when
+// that cannot be read.
+func (d *Desk) differing(waits store.Approval, key once.Key) []string {
+	w, err := d.Wishes.Of(waits)
+	if err != nil {
+		return nil
+	}
+	first, err := w.Content()
+	if err != nil {
+		return nil
+	}
+	return wish.Differing(first.Members, key.Content.Members)
 }
 
 // GivenUp refuses with CONFLICT a request whose approval was given up: sent again, by
@@ -132,13 +146,13 @@ func (d *Desk) Ask(ctx context.Context, key once.Key, w wish.Wish, p wish.Plan, 
 		return protocol.Reply{}, err
 	}
 	asked, duplicate, err := d.Approvals.AddApproval(ctx, store.Approval{ApprovalID: newID(p.At), Kind: store.ApprovalRun,
-		Requester: key.User, RequestID: key.ID, RequestHash: key.Content, ContentHash: hash, Request: string(text),
+		Requester: key.User, RequestID: key.ID, RequestHash: key.Content.Hash, ContentHash: hash, Request: string(text),
 		Stores: len(p.Targets), CreatedAt: p.At, ExpiresAt: p.At.Add(patience)}, p.At)
 	switch {
 	case err != nil:
 		return protocol.Reply{}, err
-	case duplicate && asked.RequestHash != key.Content:
-		return protocol.Reply{}, refuse.OtherWaits(asked)
+	case duplicate && asked.RequestHash != key.Content.Hash:
+		return protocol.Reply{}, refuse.OtherWaits(asked, d.differing(asked, key))
 	}
 	d.Logger.Info("approval asked for", "approval_id", asked.ApprovalID, "user", key.User, "job", p.Spec.Name, "stores", asked.Stores)
 	return tell.Waits(asked), refuse.NeedsApproval(asked, w.What, w.WhatZh)

@@ -104,7 +104,11 @@ func (d *Desk) approveRun(ctx context.Context, person people.Person, approval st
 	if hash != approval.ContentHash {
 		return d.makeVoid(ctx, person, approval, "the job, the stores, the input or the settings are not those that were asked for")
 	}
-	reply, err := d.Create(ctx, w.ID, plan, store.Request{User: approval.Requester, RequestID: approval.RequestID, ContentHash: approval.RequestHash},
+	content, err := w.Content()
+	if err != nil {
+		return protocol.Reply{}, err
+	}
+	reply, err := d.Create(ctx, w.ID, plan, store.Request{User: approval.Requester, RequestID: approval.RequestID, ContentHash: approval.RequestHash, Members: content.Members},
 		Given{ApprovalID: approval.ApprovalID, By: person.Name})
 	if err == nil {
 		d.tell(ctx, approval, reply)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"muster/dispatcher/internal/store"
+	"muster/dispatcher/internal/trigger/wish"
 )
 
 const (
@@ -30,15 +31,14 @@ type Key struct {
 	User string
 	// ID is the sender's, or derived from the payload; a derived one starts with
 	// ~, which no sender's can.
-	ID string
-	// Content is the hash of what is asked for.
-	Content string
+	ID      string
+	Content wish.Content
 
 	derived string // the part of ID without the time slot, "" unless derived
 }
 
 // Identify names a request of a user. id is its own, "" when it has none.
-func Identify(user, id, content string, payload []byte, now time.Time) Key {
+func Identify(user, id string, content wish.Content, payload []byte, now time.Time) Key {
 	key := Key{User: user, ID: id, Content: content}
 	if id == "" {
 		sum := sha256.Sum256(payload)

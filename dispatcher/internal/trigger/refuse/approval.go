@@ -26,13 +26,14 @@ func NeedsApproval(a store.Approval, what, whatZh string) *protocol.Error {
 		HintZh:    "由另一位有批准权限的人执行：dispatcher approve " + a.ApprovalID}
 }
 
-// OtherWaits is for a request id under which another request waits.
-func OtherWaits(a store.Approval) *protocol.Error {
+// OtherWaits is for a request id under which another request waits, which differs in
+// the members of that name; nil: it is not known in which.
+func OtherWaits(a store.Approval, members []string) *protocol.Error {
+	in, inZh := differing(members)
 	return &protocol.Error{Code: protocol.CodeConflict, Path: "/requestId",
-		Message:   fmt.Sprintf("the requestId waits for approval %s with other content; nothing was created", a.ApprovalID),
-		MessageZh: fmt.Sprintf("该 requestId 已用于内容不同、正在等待批准的请求 %s，未创建任何内容", a.ApprovalID),
-		Hint:      "take a new requestId for a new request",
-		HintZh:    "新请求请换用新的 requestId"}
+		Message:   fmt.Sprintf("the requestId waits for approval %s with other content%s; nothing was created", a.ApprovalID, in),
+		MessageZh: fmt.Sprintf("该 requestId 已用于内容不同%s、正在等待批准的请求 %s，未创建任何内容", inZh, a.ApprovalID),
+		Hint:      sameID, HintZh: sameIDZh}
 }
 
 // GivenUp is for a request id whose approval came to nothing.

@@ -101,13 +101,28 @@ func Expired(now, deadline time.Time) *protocol.Error {
 		HintZh:    "deadline 为纪元毫秒数，以总部时钟为准；请改为更晚的时间后重发"}
 }
 
-// Conflict is for a request id that made another run.
-func Conflict(requestID, runID string) *protocol.Error {
+// sameID is what to do about a request under the id of another.
+const (
+	sameID   = "take a new requestId for a new request; to be told of the first one again, send it as it was"
+	sameIDZh = "新请求请换用新的 requestId；若要再次取得原请求的答复，请原样重发"
+)
+
+// differing says in which members two requests differ, "" when it is not known.
+func differing(members []string) (en, zh string) {
+	if len(members) == 0 {
+		return "", ""
+	}
+	return " (it differs in " + strings.Join(members, ", ") + ")", "（不同的字段：" + strings.Join(members, "、") + "）"
+}
+
+// Conflict is for a request id that made another run, of a request that differs in the
+// members of that name; nil: it is not known in which.
+func Conflict(requestID, runID string, members []string) *protocol.Error {
+	in, inZh := differing(members)
 	return &protocol.Error{Code: protocol.CodeConflict, Path: "/requestId",
-		Message:   fmt.Sprintf("the requestId %s made run %s with other content; that run is untouched", clip(requestID), runID),
-		MessageZh: fmt.Sprintf("requestId %s 已用于内容不同的批次 %s，该批次不受影响", clip(requestID), runID),
-		Hint:      "take a new requestId for a new request",
-		HintZh:    "新请求请换用新的 requestId"}
+		Message:   fmt.Sprintf("the requestId %s made run %s with other content%s; that run is untouched", clip(requestID), runID, in),
+		MessageZh: fmt.Sprintf("requestId %s 已用于内容不同%s的批次 %s，该批次不受影响", clip(requestID), inZh, runID),
+		Hint:      sameID, HintZh: sameIDZh}
 }
 
 // UnknownJob names some of the jobs there are.

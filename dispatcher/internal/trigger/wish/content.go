@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -16,20 +17,68 @@ import (
 	"muster/internal/protocol"
 )
 
-// contentHash is the SHA-256 of what a request asks for. White space, the
-// order of members, of stores and of doubles, and members that nobody knows do
-// not count; numbers count as they are written.
-func contentHash(request protocol.RunRequest) (string, error) {
-	request.RequestID = ""
+// Content is what a request asks for, however often and in whatever form it comes.
+type Content struct {
+	Hash    string // SHA-256, in hex
+	Members string // a short hash of each member, as store.Request keeps them
+}
+
+// shortHash is how much of a member's SHA-256 is kept, in hex digits: it is compared
+// with one other alone, and only when the whole differs.
+const shortHash = 8
+
+// contentOf is the content of a request that has neither id nor deadline: those say
+// which request it is and how old it may be, not what is asked for.
+func contentOf(request any) (Content, error) {
+	doc, err := protocol.Encode(request)
+	if err != nil {
+		return Content{}, err
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(doc, &members); err != nil {
+		return Content{}, err
+	}
+	parts := make([]string, 0, len(members))
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		parts = append(parts, name+":"+sum(members[name])[:shortHash])
+	}
+	return Content{Hash: sum(doc), Members: strings.Join(parts, " ")}, nil
+}
+
+// Differing lists the members in which two contents differ, as Content.Members has
+// them; nil when either is not known.
+func Differing(a, b string) []string {
+	if a == "" || b == "" {
+		return nil
+	}
+	once := map[string]bool{}
+	for _, part := range append(strings.Fields(a), strings.Fields(b)...) {
+		once[part] = !once[part] // what both have is struck out
+	}
+	var names []string
+	for part, differs := range once {
+		if name, _, _ := strings.Cut(part, ":"); differs {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// contentOfRun leaves out what does not count: white space, the order of members, of
+// stores and of doubles, and members that nobody knows. Numbers count as they are
+// written.
+func contentOfRun(request protocol.RunRequest) (Content, error) {
+	request.RequestID, request.Deadline = "", 0
 	for _, ids := range []*[]string{&request.Stores.Stores, &request.Stores.AllBut} {
 		*ids = slices.Compact(slices.Sorted(slices.Values(*ids)))
 	}
 	input, err := canonical(request.Input)
 	if err != nil {
-		return "", err
+		return Content{}, err
 	}
 	request.Input = input
-	return Digest(request)
+	return contentOf(request)
 }
 
 // canonical writes an input without white space and with its members in order.
@@ -52,8 +101,12 @@ func Digest(v any) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(doc)
-	return hex.EncodeToString(sum[:]), nil
+	return sum(doc), nil
+}
+
+func sum(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
 }
 
 // checkInput validates the input by the job's bound and schema and returns it

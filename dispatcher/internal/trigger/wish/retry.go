@@ -16,19 +16,12 @@ import (
 // Retry is the wish for a run of what another one misses.
 func (r Reader) Retry(request protocol.RetryRequest) Wish {
 	content := request
-	content.RequestID = ""
+	content.RequestID, content.Deadline = "", 0
 	content.Stores = slices.Compact(slices.Sorted(slices.Values(request.Stores)))
 	return Wish{
 		ID: request.RequestID, Deadline: request.Deadline, DryRun: request.DryRun, Request: request,
 		What: "the retry of run " + request.RunID, WhatZh: "批次 " + request.RunID + " 的重试",
-		Content: func() (string, error) {
-			if r.People.Signed() {
-				content.Deadline = 0
-			}
-			return Digest(struct {
-				Retry protocol.RetryRequest `json:"retry"`
-			}{content})
-		},
+		Content: func() (Content, error) { return contentOf(content) },
 		Expand: func(ctx context.Context, person people.Person) (Plan, error) {
 			return r.expandRetry(ctx, person, request)
 		},

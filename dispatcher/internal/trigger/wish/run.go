@@ -14,13 +14,7 @@ func (r Reader) Run(request protocol.RunRequest) Wish {
 	return Wish{
 		ID: request.RequestID, Deadline: request.Deadline, DryRun: request.DryRun, Request: request,
 		What: request.Job, WhatZh: "作业 " + request.Job,
-		Content: func() (string, error) {
-			asked := request
-			if r.People.Signed() {
-				asked.Deadline = 0 // it says how old the request may be, not what it asks for
-			}
-			return contentHash(asked)
-		},
+		Content: func() (Content, error) { return contentOfRun(request) },
 		Expand: func(ctx context.Context, person people.Person) (Plan, error) {
 			return r.expand(ctx, person, request)
 		},

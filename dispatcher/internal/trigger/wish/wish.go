@@ -23,8 +23,8 @@ type Wish struct {
 	DryRun       bool
 	Request      any // as it came
 	What, WhatZh string
-	// Content is the hash of what is asked for.
-	Content func() (string, error)
+	// Content is what is asked for.
+	Content func() (Content, error)
 	// Expand plans the run that person would get now.
 	Expand func(ctx context.Context, person people.Person) (Plan, error)
 }
