@@ -153,3 +153,15 @@ func (c Config) Ended(now time.Time) map[string]string {
 	}
 	return ended
 }
+
+// caps bounds connections by the limits, and by what the system lets this program open
+// beside its own files: who has none left keeps no deadline.
+func (l Limits) caps(ownFiles int) *guard.Caps {
+	most, setting := l.MaxConnections, "limits.max_connections"
+	if files, err := machine.OpenFiles(); err == nil && ownFiles > 0 {
+		if left := max(files-min(files, uint64(ownFiles)), files/2); left < uint64(most) {
+			most, setting = int(left), "open files: LimitNOFILE= of the systemd unit, ulimits.nofile of compose, or ulimit -n"
+		}
+	}
+	return guard.NewCaps(most, setting, l.MaxConnectionsPerAddress)
+}

@@ -92,6 +92,9 @@ type Options struct {
 	// Served makes retained messages when they are asked for, instead of the broker
 	// keeping them; nil: it keeps all.
 	Served Served
+	// OwnFiles is how many files the program opens beside connections. They are
+	// kept free of connections where the system allows few files.
+	OwnFiles int
 	// Now is the time by which certificates are good; nil: this machine's clock.
 	Now func() time.Time
 	// Listen opens the listeners; nil: on the network of this machine.
@@ -166,7 +169,7 @@ func New(cfg Config, opts Options) (*Server, error) {
 		door:     d,
 		connects: ban.New(cfg.Limits.FlappingConnects+1, cfg.Limits.FlappingWindow, cfg.Limits.FlappingBan),
 		secure:   map[string]*credential.Set{},
-		caps:     guard.NewCaps(cfg.Limits.MaxConnections, cfg.Limits.MaxConnectionsPerAddress),
+		caps:     cfg.Limits.caps(opts.OwnFiles),
 		seats:    seat.New[*peer](),
 		ctx:      ctx,
 		cancel:   cancel,

@@ -137,13 +137,14 @@ func (hq *headquarters) sources() measure.Sources {
 func (hq *headquarters) wireLink() error {
 	if hq.cfg.Transport == config.TransportEmbedded {
 		embedded, err := transport.NewEmbedded(hq.cfg.Broker, transport.EmbeddedOptions{
-			Handle:  hq.handleByHand,
-			Session: func(s transport.Session) { s.At = hq.now(); hq.presence.Session(s) },
-			Banned:  hq.alerts.Banned,
-			Served:  served{hq},
-			Now:     hq.now,
-			Listen:  hq.listen,
-			Logger:  hq.log,
+			Handle:   hq.handleByHand,
+			Session:  func(s transport.Session) { s.At = hq.now(); hq.presence.Session(s) },
+			Banned:   hq.alerts.Banned,
+			Served:   served{hq},
+			OwnFiles: config.OwnFiles,
+			Now:      hq.now,
+			Listen:   hq.listen,
+			Logger:   hq.log,
 		})
 		hq.link = embedded
 		if err == nil {

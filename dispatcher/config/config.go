@@ -23,6 +23,9 @@ const (
 	TransportMQTT     = "mqtt"
 )
 
+// OwnFiles is how many files headquarters itself may have open beside connections.
+const OwnFiles = 256
+
 // Config is dispatcher.yaml. Paths are relative to the file that names them; an
 // empty stores or jobs path means the embedded defaults.
 type Config struct {

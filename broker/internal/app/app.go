@@ -136,7 +136,7 @@ func (g given) serve(ctx context.Context, version string, errs io.Writer, hangup
 	if err != nil {
 		return err
 	}
-	s, err := server.New(cfg.Broker, server.Options{Logger: logger})
+	s, err := server.New(cfg.Broker, server.Options{Logger: logger, OwnFiles: ownFiles})
 	if err != nil {
 		return cfg.located(err)
 	}

@@ -15,6 +15,7 @@ import (
 // Safe for concurrent use.
 type Caps struct {
 	total      int
+	setting    string // that says total
 	perAddress int
 	spare      logs.Sparing // what is said of refusals
 
@@ -23,10 +24,10 @@ type Caps struct {
 	byAddr map[netip.Addr]int
 }
 
-// NewCaps limits open connections altogether and from one address. Loopback
-// addresses count for the total only: whole fleets are simulated there.
-func NewCaps(total, perAddress int) *Caps {
-	return &Caps{total: total, perAddress: perAddress, byAddr: map[netip.Addr]int{}}
+// NewCaps limits open connections altogether, as setting says, and from one address.
+// Loopback addresses count for the total only: whole fleets are simulated there.
+func NewCaps(total int, setting string, perAddress int) *Caps {
+	return &Caps{total: total, setting: setting, perAddress: perAddress, byAddr: map[netip.Addr]int{}}
 }
 
 // full is why a connection is one too many: the setting that says so, its value,
@@ -43,7 +44,7 @@ func (c *Caps) enter(addr netip.Addr) (over full, ok bool) {
 	defer c.mu.Unlock()
 	switch {
 	case c.total > 0 && c.open >= c.total:
-		return full{"limits.max_connections", c.total, "everybody"}, false
+		return full{c.setting, c.total, "everybody"}, false
 	case c.perAddress > 0 && !addr.IsLoopback() && c.byAddr[addr] >= c.perAddress:
 		return full{"limits.max_connections_per_address", c.perAddress, addr.String()}, false
 	}

@@ -237,7 +237,7 @@ func TestAcceptErrorsAreWaitedOut(t *testing.T) {
 	}
 	f := &flaky{Listener: ln}
 	f.fails.Store(3)
-	a := guard.NewAcceptor(f, guard.NewCaps(0, 0), slog.New(slog.DiscardHandler))
+	a := guard.NewAcceptor(f, guard.NewCaps(0, "", 0), slog.New(slog.DiscardHandler))
 	defer a.Close()
 	far, err := net.Dial("tcp", ln.Addr().String())
 	if err != nil {
@@ -261,7 +261,7 @@ func TestTotalCapRefusesAndFrees(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	a := guard.NewAcceptor(ln, guard.NewCaps(1, 0), slog.New(slog.NewTextHandler(&log, nil)))
+	a := guard.NewAcceptor(ln, guard.NewCaps(1, "limits.max_connections", 0), slog.New(slog.NewTextHandler(&log, nil)))
 	defer a.Close()
 	accepted := make(chan net.Conn)
 	go func() {
@@ -305,7 +305,7 @@ func TestTotalCapRefusesAndFrees(t *testing.T) {
 }
 
 func TestCapPerAddress(t *testing.T) {
-	caps := guard.NewCaps(0, 2)
+	caps := guard.NewCaps(0, "", 2)
 	one, other, loop := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("127.0.0.1")
 	for _, step := range []struct {
 		addr netip.Addr

@@ -20,9 +20,6 @@ import (
 	"muster/internal/doctor"
 )
 
-// ownFiles is how many files headquarters itself may have open beside connections.
-const ownFiles = 256
-
 // deepest is the size of a database that doctor still reads whole.
 const deepest = 2 << 30
 
@@ -51,7 +48,7 @@ func Of(cfg config.Config, path string, trouble error, unknown []string) []docto
 		doctor.Check{Name: "database", Look: at.lookAtDatabase},
 		doctor.Folder("reports folder", cfg.ReportsFolder, mend+"; see whether its share is mounted"),
 		doctor.Disk("disk of the reports folder", cfg.ReportsFolder),
-		doctor.OpenFiles(uint64(cfg.Broker.Filled().Limits.MaxConnections+ownFiles)),
+		doctor.OpenFiles(uint64(cfg.Broker.Filled().Limits.MaxConnections+config.OwnFiles)),
 		doctor.Clock(),
 	)
 	return append(checks, at.lines()...)

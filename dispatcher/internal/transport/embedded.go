@@ -30,6 +30,8 @@ type EmbeddedOptions struct {
 	Banned func(server.Ban)
 	// Served makes offers when somebody subscribes; nil: the broker keeps them.
 	Served Served
+	// OwnFiles is how many files the program opens beside connections.
+	OwnFiles int
 	// Now is the time by which certificates are good; nil: this machine's clock.
 	Now func() time.Time
 	// Listen opens the listeners; nil: on the network of this machine.
@@ -42,6 +44,7 @@ type EmbeddedOptions struct {
 func NewEmbedded(cfg server.Config, opts EmbeddedOptions) (*Embedded, error) {
 	broker, err := server.New(cfg, server.Options{
 		Logger:          opts.Logger,
+		OwnFiles:        opts.OwnFiles,
 		Listen:          opts.Listen,
 		ManagedPresence: true,
 		Banned:          opts.Banned,
