@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -237,7 +238,7 @@ func (o *Offers) next() (list, bool) {
 		return list{}, false
 	}
 	l := o.lists[0]
-	o.lists = o.lists[1:]
+	o.lists = slices.Delete(o.lists, 0, 1) // and forgets its wave, which has every task of a run
 	return l, true
 }
 

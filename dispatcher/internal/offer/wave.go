@@ -121,10 +121,9 @@ func (w *wave) dealt() {
 
 func (w *wave) end() { w.once.Do(func() { close(w.out) }) }
 
-// Rush returns once the offers of the run that was created last are out, or after a
-// half a second, or when ctx ends. Who has a lower claim to the processor waits
-// here: a store that does not know of its task loses more by a wait than one that asks
-// for it.
+// Rush returns once the offers of the run that was created last are out, or after half
+// a second, or when ctx ends. Who has a lower claim to the processor waits here: a store
+// that does not know of its task loses more by a wait than one that asks for it.
 func (o *Offers) Rush(ctx context.Context) {
 	w := o.rush.Load()
 	if w == nil {

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"muster/dispatcher/internal/offer"
 	"muster/dispatcher/internal/steptest"
@@ -153,6 +155,36 @@ func TestAWaveThatABrokerCutsOffIsOfferedWhenItIsBack(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestTheTasksOfARunThatIsOfferedAreForgotten: there may be many, and no other run.
+func TestTheTasksOfARunThatIsOfferedAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, "")
+		synctest.Wait() // the list of the start is read
+		kept := d.offerOne()
+		synctest.Wait()
+		d.Rush(t.Context())
+		time.Sleep(time.Second)
+		runtime.GC()
+		if kept.Value() != nil {
+			t.Error("they are kept")
+		}
+		if sent := len(d.Broker.Sent()); sent != 1 {
+			t.Errorf("%d offers", sent)
+		}
+	})
+}
+
+// offerOne has a run of one task offered, and returns where that was.
+func (d *desk) offerOne() weak.Pointer[store.NewTask] {
+	run := store.Run{RunID: "x", Policy: steptest.Policy(), BarrierAt: time.Now().Add(time.Minute), MakeupUntil: time.Now().Add(time.Hour)}
+	tasks := []store.NewTask{{TaskID: "x-S000", StoreID: "S000"}}
+	over := d.Ahead(run, tasks)
+	synctest.Wait()
+	over(true)
+	d.Changed([]store.Change{{Kind: store.RunCreated, RunID: "x", Run: &run}})
+	return weak.Make(&tasks[0])
 }
 
 // TestOthersWaitForTheOffersOfANewRun, for those alone and not for long.

@@ -33,7 +33,8 @@ func (q *queue) signal() {
 }
 
 // take takes the next group: what waits already, up to maxBatch. What must be pinned
-// ends its group. The group is good until the next is taken.
+// ends its group. The group is good until the next is taken; what is not cleared in it
+// stays in memory.
 func (q *queue) take() []*request {
 	q.mu.Lock()
 	defer q.mu.Unlock()

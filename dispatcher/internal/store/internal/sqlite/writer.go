@@ -143,6 +143,7 @@ func (w *writer) loop() {
 			// While one group is synced the next one gathers by itself.
 			if group := w.queue.take(); len(group) > 0 {
 				w.commit(group)
+				clear(group) // results are large, and the next group may be a long time coming
 			}
 		case <-look.C:
 			w.noteIfBad(w.whole())

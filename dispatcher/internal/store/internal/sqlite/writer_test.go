@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
+	"time"
+	"weak"
 
 	"muster/dispatcher/internal/store/internal/sqlite"
 )
@@ -221,6 +224,33 @@ func TestGroupSharesOneCommitAndIsToldInOrder(t *testing.T) {
 			t.Errorf("committed %v, told %v", inside, told)
 		}
 	})
+}
+
+// TestNothingIsKeptOfWhatWasCommitted, not even until the next commit: a result may have
+// megabytes.
+func TestNothingIsKeptOfWhatWasCommitted(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	kept := commitLarge(t, db)
+	for end := time.Now().Add(5 * time.Second); kept.Value() != nil; runtime.GC() {
+		if time.Now().After(end) {
+			t.Fatal("what was committed is kept")
+		}
+	}
+}
+
+// commitLarge commits something large, and returns where it was.
+func commitLarge(t *testing.T, db *sqlite.DB) weak.Pointer[[1 << 20]byte] {
+	t.Helper()
+	result := new([1 << 20]byte)
+	err := db.Write(t.Context(), sqlite.Op{
+		Run:       func(tx *sqlite.Tx) error { return insert(fmt.Sprint(len(result), result[0]))(tx) },
+		Committed: func() { runtime.KeepAlive(result) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return weak.Make(result)
 }
 
 func TestCallerThatLeavesCutsNothing(t *testing.T) {
