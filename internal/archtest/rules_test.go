@@ -5,8 +5,10 @@ import (
 	"go/ast"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 const maxFileLines = 500
@@ -32,6 +34,7 @@ func law() []rule {
 		{"files stay short", fileLengths},
 		{"every file in configs is loaded by a test", configsNamed},
 		{"who says it in Chinese says all of it", bilingual},
+		{"Chinese sentences hold no English ones", pureChinese},
 	}
 }
 
@@ -270,6 +273,36 @@ func bilingual(t tree) (found []string) {
 			}
 			return true
 		})
+	}
+	return found
+}
+
+// pureChinese: beside names of members, commands and files a Chinese sentence has no two
+// words of English in a row. A text in both languages has a line for each, or is mostly
+// English and cites Chinese.
+func pureChinese(t tree) (found []string) {
+	names := regexp.MustCompile(`(dispatcher|edge-agent|broker|cat) [a-z-]+|<[a-z]+ [a-z-]+|%[-+0-9.# ]*[a-zA-Z]`)
+	english := regexp.MustCompile(`\b[a-z]{2,},? [a-z]{2,}\b`)
+	for _, src := range t.sources {
+		if src.test {
+			continue
+		}
+		for _, text := range literals(src.syntax) {
+			for line := range strings.Lines(text) {
+				han, latin := 0, 0
+				for _, r := range line {
+					switch {
+					case unicode.Is(unicode.Han, r):
+						han++
+					case unicode.IsLetter(r):
+						latin++
+					}
+				}
+				if clean := names.ReplaceAllString(line, ""); latin <= 10*han && english.MatchString(clean) {
+					found = append(found, fmt.Sprintf("%s says in Chinese %q", src.path, english.FindString(clean)))
+				}
+			}
+		}
 	}
 	return found
 }

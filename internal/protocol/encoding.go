@@ -7,18 +7,19 @@ const (
 )
 
 // foreignEncoding recognises UTF-16 by its byte order mark or by a NUL beside
-// the first character: JSON opens with an ASCII character.
-func foreignEncoding(data []byte) string {
+// the first character: JSON opens with an ASCII character. It names the encoding in
+// English and in Chinese, "" when it is none.
+func foreignEncoding(data []byte) (en, zh string) {
 	if len(data) < 2 {
-		return ""
+		return "", ""
 	}
 	switch {
 	case data[0] == 0xff && data[1] == 0xfe, data[0] != 0 && data[1] == 0:
-		return "UTF-16 (little endian)"
+		return "UTF-16 (little endian)", "UTF-16（小端序）"
 	case data[0] == 0xfe && data[1] == 0xff, data[0] == 0 && data[1] != 0:
-		return "UTF-16 (big endian)"
+		return "UTF-16 (big endian)", "UTF-16（大端序）"
 	}
-	return ""
+	return "", ""
 }
 
 // notUTF8 refuses a payload that is no UTF-8, and says which encoding it looks like.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -79,8 +80,8 @@ func (s *scanner) scan(data []byte, limit int, into reflect.Type) error {
 			Hint:      "send less, or split the request",
 			HintZh:    "请减少内容，或拆分请求"}
 	}
-	if kind := foreignEncoding(data); kind != "" {
-		return badJSON("", "the payload is "+kind+", not UTF-8", "消息是 "+kind+" 编码，应为 UTF-8", asUTF8, asUTF8Zh)
+	if kind, kindZh := foreignEncoding(data); kind != "" {
+		return badJSON("", "the payload is "+kind+", not UTF-8", "消息是 "+kindZh+" 编码，应为 UTF-8", asUTF8, asUTF8Zh)
 	}
 	clean := bytes.Trim(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")), " \t\r\n")
 	if len(clean) == 0 {
@@ -119,11 +120,12 @@ func syntaxError(data []byte) *Error {
 		syntax *json.SyntaxError
 		offset = len(data)
 		why    = "the document ends too early"
+		whyZh  = "文档不完整，过早结束"
 	)
 	if err := json.Unmarshal(data, &value); errors.As(err, &syntax) {
 		offset = min(int(syntax.Offset), len(data))
 		if text := syntax.Error(); text != "unexpected end of JSON input" {
-			why = text
+			why, whyZh = text, misplaced(text)
 		}
 	}
 	if strings.Contains(why, "after top-level value") {
@@ -132,11 +134,21 @@ func syntaxError(data []byte) *Error {
 	line := 1 + bytes.Count(data[:offset], []byte("\n"))
 	hint, hintZh := "check the document with a JSON tool", "请用 JSON 工具检查该文档"
 	if !bytes.ContainsRune(data, '"') && data[0] == '{' && len(data) > len("{}") {
-		hint = "the document has no quotes: Windows PowerShell takes them away from -m; send a file with mosquitto_pub -f, or write \\\" for each quote"
-		hintZh = "文档中没有引号：Windows PowerShell 会去掉 -m 中的引号；请用 mosquitto_pub -f 发送文件，或把每个引号写成 \\\""
+		hint = "the document has no quotes: PowerShell before 7.3 takes them away from -m; send a file with mosquitto_pub -f, or write \\\" for each quote"
+		hintZh = "文档中没有引号：7.3 之前的 PowerShell 会去掉 -m 中的引号；请用 mosquitto_pub -f 发送文件，或把每个引号写成 \\\""
 	}
 	return badJSON("", fmt.Sprintf("line %d, byte %d: %s", line, offset, why),
-		fmt.Sprintf("不是有效的 JSON：第 %d 行，第 %d 字节：%s", line, offset, why), hint, hintZh)
+		fmt.Sprintf("不是有效的 JSON：第 %d 行，第 %d 字节：%s", line, offset, whyZh), hint, hintZh)
+}
+
+// misplaced says in Chinese what encoding/json says of a character.
+func misplaced(text string) string {
+	_, after, _ := strings.Cut(text, "invalid character ")
+	character, err := strconv.QuotedPrefix(after)
+	if err != nil {
+		return "此处的字符不符合 JSON 语法"
+	}
+	return "此处不应出现字符 " + character
 }
 
 func unmarshalError(err error, t reflect.Type) error {
@@ -147,36 +159,37 @@ func unmarshalError(err error, t reflect.Type) error {
 	var typeErr *json.UnmarshalTypeError
 	if errors.As(err, &typeErr) {
 		path := pointerOf(typeErr.Field, t)
-		want := jsonName(typeErr.Type)
+		want, wantZh := jsonName(typeErr.Type)
 		return &Error{Code: CodeSchema, Path: path,
 			Message:   fmt.Sprintf("it must be %s, not %s", want, typeErr.Value),
-			MessageZh: fmt.Sprintf("字段 %s 的类型不对：应为 %s", path, want),
+			MessageZh: fmt.Sprintf("字段 %s 的类型不对：应为%s", path, wantZh),
 			Hint:      "see the message's schema",
 			HintZh:    "请查看该消息的格式定义"}
 	}
 	why := clip(strings.TrimPrefix(err.Error(), "json: "))
-	return &Error{Code: CodeSchema, Message: "a value does not fit: " + why, MessageZh: "字段值不符合要求：" + why,
+	return &Error{Code: CodeSchema, Message: "a value does not fit: " + why, MessageZh: "有字段的值不符合要求",
 		Hint:   "see the message's schema",
 		HintZh: "请查看该消息的格式定义"}
 }
 
-func jsonName(t reflect.Type) string {
+// jsonName is what a type is in JSON, in English and in Chinese.
+func jsonName(t reflect.Type) (en, zh string) {
 	switch t.Kind() {
 	case reflect.String:
-		return "a string"
+		return "a string", "字符串"
 	case reflect.Bool:
-		return "true or false"
+		return "true or false", " true 或 false"
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
 		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return "a whole number"
+		return "a whole number", "整数"
 	case reflect.Float32, reflect.Float64:
-		return "a number"
+		return "a number", "数字"
 	case reflect.Slice, reflect.Array:
-		return "an array"
+		return "an array", "数组"
 	case reflect.Pointer:
 		return jsonName(t.Elem())
 	default:
-		return "an object"
+		return "an object", "对象"
 	}
 }
 

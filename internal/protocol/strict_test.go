@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 
 	"muster/internal/protocol"
@@ -28,6 +30,10 @@ type outer struct {
 }
 
 const limit = 64 << 10
+
+func han(text string) bool {
+	return strings.ContainsFunc(text, func(r rune) bool { return unicode.Is(unicode.Han, r) })
+}
 
 func TestDecodeRefusesWhatTheLibraryLetsPass(t *testing.T) {
 	t.Parallel()
@@ -93,7 +99,7 @@ func TestDecodeRefusesWhatTheLibraryLetsPass(t *testing.T) {
 			if refusal.Code != c.code || refusal.Path != c.path || refusal.Message != c.say {
 				t.Errorf("got %s %q %q\nwant %s %q %q", refusal.Code, refusal.Path, refusal.Message, c.code, c.path, c.say)
 			}
-			if refusal.MessageZh == "" || refusal.Hint == "" || refusal.HintZh == "" {
+			if english := regexp.MustCompile(`[a-z]{3,}[ ,]+[a-z]{3,}`); refusal.Hint == "" || !han(refusal.MessageZh) || !han(refusal.HintZh) || english.MatchString(refusal.MessageZh) {
 				t.Errorf("got messageZh %q, hint %q, hintZh %q", refusal.MessageZh, refusal.Hint, refusal.HintZh)
 			}
 		})

@@ -3,6 +3,7 @@ package ordering_test
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -110,7 +111,7 @@ func TestBadInputIsRefusedWithAReason(t *testing.T) {
 			if reply.OK || reply.Status != "rejected" || reply.Code != c.code || reply.Path != c.path || !strings.HasPrefix(reply.Message, c.say) {
 				t.Errorf("got  %s %q %q\nwant %s %q %q", reply.Code, reply.Path, reply.Message, c.code, c.path, c.say)
 			}
-			if reply.Hint == "" || !strings.Contains(reply.Hint, c.hint) || !chinese(reply.MessageZh) || !chinese(reply.HintZh) {
+			if reply.Hint == "" || !strings.Contains(reply.Hint, c.hint) || !chinese(reply.MessageZh) || !chinese(reply.HintZh) || english.MatchString(reply.MessageZh) {
 				t.Errorf("hint %q, messageZh %q, hintZh %q", reply.Hint, reply.MessageZh, reply.HintZh)
 			}
 			if n := d.runs(); n != 1 {
@@ -122,6 +123,9 @@ func TestBadInputIsRefusedWithAReason(t *testing.T) {
 		t.Errorf("the first run was touched: %+v, %v", tasks, err)
 	}
 }
+
+// english finds two words of English in a row, such as a Chinese sentence must not hold.
+var english = regexp.MustCompile(`[a-z]{3,}[ ,]+[a-z]{3,}`)
 
 func chinese(text string) bool {
 	return strings.ContainsFunc(text, func(r rune) bool { return unicode.Is(unicode.Han, r) })

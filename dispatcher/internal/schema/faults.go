@@ -102,8 +102,8 @@ func reasonOf(e gojsonschema.ResultError) (en, zh string) {
 	case "additional_property_not_allowed", "invalid_property_pattern":
 		return "is not allowed", "不允许出现该字段"
 	case "invalid_type":
-		want := typeWords(detail("expected"))
-		return "must be " + want + ", not " + detail("given"), "类型应为 " + want + "，实际为 " + detail("given")
+		want, wantZh := typeWords(detail("expected"))
+		return "must be " + want + ", not " + detail("given"), "类型应为 " + wantZh + "，实际为 " + detail("given")
 	case "const":
 		return "must be " + detail("allowed"), "必须是 " + detail("allowed")
 	case "enum":
@@ -182,10 +182,10 @@ func sizeReason(e gojsonschema.ResultError, detail func(string) string) (en, zh 
 }
 
 // typeWords turns the library's list of types, "string,null" or "[string,null]",
-// into words.
-func typeWords(list string) string {
+// into words, in English and in Chinese.
+func typeWords(list string) (en, zh string) {
 	list = strings.Trim(list, "[]")
-	return strings.ReplaceAll(list, ",", " or ")
+	return strings.ReplaceAll(list, ",", " or "), strings.ReplaceAll(list, ",", " 或 ")
 }
 
 func clip(s string) string {

@@ -38,15 +38,33 @@ func OtherWaits(a store.Approval, members []string) *protocol.Error {
 
 // GivenUp is for a request id whose approval came to nothing.
 func GivenUp(a store.Approval) *protocol.Error {
-	why := ""
+	why, whyZh := "", ""
 	if a.Why != "" {
 		why = ": " + clip(a.Why)
 	}
+	if a.Why != "" && a.State == store.ApprovalRejected { // a person's own words
+		whyZh = "（" + clip(a.Why) + "）"
+	}
 	return &protocol.Error{Code: protocol.CodeConflict, Path: "/requestId",
 		Message:   fmt.Sprintf("the requestId asked for approval %s, which is %s%s; nothing was created", a.ApprovalID, a.State, why),
-		MessageZh: fmt.Sprintf("该 requestId 对应的待批准项 %s 状态为 %s%s，未创建任何内容", a.ApprovalID, a.State, why),
+		MessageZh: fmt.Sprintf("该 requestId 对应的待批准项 %s %s%s，未创建任何内容", a.ApprovalID, stateZh(a.State), whyZh),
 		Hint:      "take a new requestId to ask anew",
 		HintZh:    "如需重新申请，请换用新的 requestId"}
+}
+
+// stateZh is what became of an approval, in Chinese.
+func stateZh(state string) string {
+	switch state {
+	case store.ApprovalApproved:
+		return "已获批准"
+	case store.ApprovalRejected:
+		return "已被拒绝"
+	case store.ApprovalExpired:
+		return "已过期"
+	case store.ApprovalVoid:
+		return "已作废"
+	}
+	return "正在等待批准"
 }
 
 // NotDone is for an approval that was given while headquarters cannot do what it
@@ -101,10 +119,10 @@ func OtherContent(a store.Approval) *protocol.Error {
 
 // Rejected tells the requester that somebody said no.
 func Rejected(a store.Approval) *protocol.Error {
-	why := cmp.Or(a.Why, "no reason was given")
+	why, whyZh := cmp.Or(a.Why, "no reason was given"), cmp.Or(a.Why, "未说明原因")
 	return &protocol.Error{Code: protocol.CodeNotAllowed,
 		Message:   fmt.Sprintf("%s rejected it: %s; nothing was created", a.DecidedBy, clip(why)),
-		MessageZh: fmt.Sprintf("%s 已拒绝：%s；未创建任何内容", a.DecidedBy, clip(why)),
+		MessageZh: fmt.Sprintf("%s 已拒绝：%s；未创建任何内容", a.DecidedBy, clip(whyZh)),
 		Hint:      "talk to them, then ask again under a new requestId",
 		HintZh:    "请与对方沟通，然后换用新的 requestId 重新申请"}
 }
@@ -113,7 +131,7 @@ func Rejected(a store.Approval) *protocol.Error {
 func Voided(a store.Approval) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeConflict, Path: "/approvalId",
 		Message:   fmt.Sprintf("approval %s is void: %s; nothing was created", a.ApprovalID, a.Why),
-		MessageZh: fmt.Sprintf("待批准项 %s 已作废（%s），未创建任何内容", a.ApprovalID, a.Why),
+		MessageZh: fmt.Sprintf("待批准项 %s 已作废：所申请的内容已与当前情况不符，未创建任何内容", a.ApprovalID),
 		Hint:      "the requester asks again under a new requestId, for what is the case now",
 		HintZh:    "请由申请人按当前情况换用新的 requestId 重新申请"}
 }
@@ -132,7 +150,7 @@ func Overdue(a store.Approval) *protocol.Error {
 func TooLate(a store.Approval) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeConflict, Path: "/decision",
 		Message:   fmt.Sprintf("approval %s was %s by %s before; that stands", a.ApprovalID, a.State, a.DecidedBy),
-		MessageZh: fmt.Sprintf("待批准项 %s 已由 %s 处理（%s），不再更改", a.ApprovalID, a.DecidedBy, a.State),
+		MessageZh: fmt.Sprintf("待批准项 %s 此前%s（%s），不再更改", a.ApprovalID, stateZh(a.State), a.DecidedBy),
 		Hint:      "a run that should not be is cancelled by cancel",
 		HintZh:    "不应执行的批次请用 cancel 取消"}
 }
