@@ -18,7 +18,7 @@ import (
 )
 
 // secured is a headquarters as `dispatcher init` makes it, over TLS alone, with two
-// technicians: tech1 has a password, tech2 a certificate.
+// technicians, of whom tech1 has a password, tech2 a certificate, and the approver chen.
 func secured(t *testing.T) *site {
 	t.Helper()
 	s := &site{t: t, dir: t.TempDir(), addr: programs.FreeAddr(t)}
@@ -32,7 +32,7 @@ func secured(t *testing.T) *site {
 		t.Fatal(err)
 	}
 	s.edit("hq/users.yaml", func(text string) string {
-		return text + fmt.Sprintf("  - {name: tech1, role: technician, stores: all, password: %q}\n  - {name: tech2, role: technician, stores: all, certificate: true}\n", strings.TrimSpace(string(hashed)))
+		return text + fmt.Sprintf("  - {name: tech1, role: technician, stores: all, password: %q}\n  - {name: tech2, role: technician, stores: all, certificate: true}\n  - {name: chen, role: approver, certificate: true}\n", strings.TrimSpace(string(hashed)))
 	})
 	s.edit("hq/stores.csv", func(text string) string { return text + "SH_0312,店,Asia/Shanghai,region=east\n" })
 	s.edit("hq/dispatcher.yaml", func(text string) string {
@@ -244,6 +244,53 @@ func (s *site) refusesForGood(kit string) {
 	s.edit("muster-tech1/mosquitto_sub", func(text string) string { return text + "--no-such-option\n" })
 	if said, code := run(); code != 2 || !strings.Contains(said, "an option file is wrong") {
 		s.t.Errorf("a wrong option: %d, %s", code, said)
+	}
+}
+
+// TestACheatSheetHasTheVerbsOfItsUser: an approver's says how to approve and not how to
+// order, in both languages and for both shells, and what it says is taken.
+func TestACheatSheetHasTheVerbsOfItsUser(t *testing.T) {
+	t.Parallel()
+	programs.Installed(t, "mosquitto_rr")
+	s := secured(t)
+	for user, has := range map[string]map[string]bool{
+		"chen":  {"approve": true, "status": true, "run": false, "retry": false, "cancel": false},
+		"tech2": {"approve": false, "status": true, "run": true, "retry": true, "cancel": true},
+	} {
+		folder := s.kit(user)
+		for _, sheet := range []string{"cheatsheet.en.md", "cheatsheet.zh-CN.md"} {
+			text, err := os.ReadFile(filepath.Join(folder, sheet))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for verb, want := range has {
+				for _, script := range []string{"    ./ask.sh ", `    .\ask.ps1 `} {
+					if got := strings.Contains(string(text), script+verb+" '{"); got != want {
+						t.Errorf("%s of %s has %q: %t", sheet, user, script+verb, got)
+					}
+				}
+			}
+		}
+	}
+	s.serve()
+	text, err := os.ReadFile(filepath.Join(s.dir, "muster-chen", "cheatsheet.en.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	for line := range strings.Lines(string(text)) {
+		rest, ok := strings.CutPrefix(line, "    ./ask.sh approve '")
+		if !ok {
+			continue
+		}
+		asked++
+		body := strings.ReplaceAll(strings.TrimSuffix(rest, "'\n"), "HASH", strings.Repeat("0", 64))
+		if reply, code := s.asksByKit(filepath.Join(s.dir, "muster-chen"), "approve", body); code != 1 || reply.Code != protocol.CodeNotFound {
+			t.Errorf("%s: %d, %+v", body, code, reply)
+		}
+	}
+	if asked != 2 {
+		t.Errorf("%d lines approve or reject", asked)
 	}
 }
 

@@ -98,7 +98,24 @@ func (o order) kit(user string, now time.Time) (*Kit, error) {
 			return nil, fmt.Errorf("cannot read the password: %w", err)
 		}
 	}
-	return kit, kit.login(cfg, now)
+	if err := kit.login(cfg, now); err != nil {
+		return nil, err
+	}
+	return kit, kit.rights(cfg)
+}
+
+// rights looks up what the user may ask for.
+func (k *Kit) rights(cfg config.Config) error {
+	known, err := cfg.ReadPeople()
+	if err != nil {
+		return err
+	}
+	person, err := known.Who(k.User)
+	if err != nil {
+		return err
+	}
+	k.Verbs = person.Verbs()
+	return nil
 }
 
 // where is the broker's address, and the file of the authority that vouches for it.

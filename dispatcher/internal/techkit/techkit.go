@@ -11,8 +11,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"text/template"
 	"time"
+
+	"muster/internal/protocol"
 )
 
 //go:embed files
@@ -30,7 +33,11 @@ type Kit struct {
 	Login     bool
 	Cert, Key []byte
 	Password  string
+	Verbs     []protocol.Verb // that headquarters takes from the user
 }
+
+// May says whether the user has a verb, for the cheat sheets.
+func (k *Kit) May(verb protocol.Verb) bool { return slices.Contains(k.Verbs, verb) }
 
 // Write writes the archive, all of it in one folder. Scripts can be executed, and what
 // holds a secret is the user's alone.
