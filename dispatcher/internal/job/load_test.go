@@ -43,7 +43,9 @@ func TestLoadTakesDefaultsForWhatIsAbsent(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec, ok := registry.Get("count_stock")
-	if !ok || spec.Version != 3 || spec.Policy != job.DefaultPolicy() || len(spec.Columns) != 0 {
+	want := job.Policy{Attempts: 2, RunTimeout: time.Minute, Lease: 45 * time.Second, Barrier: 2 * time.Minute, Makeup: 24 * time.Hour,
+		Late: job.AcceptAndRevise, RetryFirst: 2 * time.Second, RetryMax: 30 * time.Second, Quorum: 0.5, Backlog: job.BacklogNewest}
+	if !ok || spec.Version != 3 || spec.Policy != want || spec.Policy != job.DefaultPolicy() || len(spec.Columns) != 0 {
 		t.Errorf("got %+v, %v", spec, ok)
 	}
 	if _, ok := registry.Get("Count_stock"); ok {
