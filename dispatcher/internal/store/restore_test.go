@@ -161,6 +161,30 @@ func TestEveryRestoreBeginsAHigherEpoch(t *testing.T) {
 	t.Log(epochs)
 }
 
+// TestARestoreInPlaceOfALostDatabaseGoesAboveItsBackup: nothing but the backup knows
+// the epoch that it was made in, and the clock stands before it.
+func TestARestoreInPlaceOfALostDatabaseGoesAboveItsBackup(t *testing.T) {
+	t.Parallel()
+	b, file := backedUp(t, func(b *bundle) { b.create(1) })
+	first := b.restore(file, later)
+	granted := b.grant(0, later).State.Attempt
+	file = filepath.Join(t.TempDir(), "again.db")
+	if _, err := store.MakeBackup(t.Context(), b.path, file); err != nil {
+		t.Fatal(err)
+	}
+	b.close()
+	b.path = filepath.Join(t.TempDir(), "muster.db")
+	r, err := store.Restore(t.Context(), file, b.path, "host:ops", t0.AddDate(-20, 0, 0))
+	if err != nil || r.Epoch <= first.Epoch || r.Kept != "" {
+		t.Fatalf("%+v after epoch %d: %v", r, first.Epoch, err)
+	}
+	b.open()
+	defer b.close()
+	if k := b.grant(0, later); k.State.Attempt <= granted+10 {
+		t.Errorf("attempt %d after %d", k.State.Attempt, granted)
+	}
+}
+
 func TestRunsOrderedAfterARestoreAreNumberedAsEver(t *testing.T) {
 	t.Parallel()
 	b, file := backedUp(t, func(b *bundle) {
