@@ -85,7 +85,8 @@ type Limits struct {
 }
 
 // DefaultConfig listens on 127.0.0.1:1883 and has every limit filled in but
-// MinKeepalive, which follows MaxKeepalive. It names no users, so New refuses it until it has a users file or is anonymous.
+// MinKeepalive, which follows MaxKeepalive. It names no users, so New refuses it until it
+// has a users file or is anonymous.
 func DefaultConfig() Config {
 	c := Config{Listeners: Listeners{TCP: ListenerConfig{Address: "127.0.0.1:1883"}}}
 	c = c.withDefaults()

@@ -40,9 +40,9 @@ func (s *Server) LoadUsers(path string) (use func(), err error) {
 	return func() { s.door.Use(book) }, err
 }
 
-// lookAgain reads the files that changed, and ends the sessions whose
-// certificate is good no longer, or whose user the users file lets in no longer. All of them are looked at each time: one that
-// was let in while the list was being read is found by the next look.
+// lookAgain reads the files that changed, and ends the sessions whose certificate is good
+// no longer, or whose user the users file lets in no longer. All of them are looked at
+// each time: one that was let in while the list was being read is found by the next look.
 func (s *Server) lookAgain() {
 	for _, name := range ListenerNames() {
 		if c := s.secure[name]; c != nil {

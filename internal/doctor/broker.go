@@ -14,6 +14,7 @@ import (
 
 	"muster/internal/files"
 	"muster/internal/machine"
+	"muster/internal/settings"
 )
 
 // Configuration is the first check of a program: trouble says why its configuration
@@ -65,7 +66,7 @@ func Listener(name, address, program string, ask func(ctx context.Context, addre
 			return Good("%s %s", address, by)
 		}
 		began := time.Now()
-		if err := ask(ctx, net.JoinHostPort(reachable(host), port)); err != nil {
+		if err := ask(ctx, net.JoinHostPort(Reachable(host), port)); err != nil {
 			return Bad(mend+"; if it is this program, see its log", "%s %s: %v", address, by, err)
 		}
 		return Good("%s %s, and a broker answers within %s", address, by, time.Since(began).Round(time.Millisecond))
@@ -83,9 +84,9 @@ func ownName() string {
 	return name[:min(len(name), 15)]
 }
 
-// reachable is the host at which this machine reaches what listens on a host.
-func reachable(host string) string {
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+// Reachable is the host at which this machine reaches what listens on a host.
+func Reachable(host string) string {
+	if settings.Everywhere(host) {
 		return "localhost"
 	}
 	return host

@@ -147,14 +147,11 @@ func Port(name, address string, runs bool) Check {
 			_ = l.Close()
 			return Good("%s is free", address)
 		}
-		host, port, err := net.SplitHostPort(address)
-		if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
-			host = "localhost"
-		}
+		host, port, _ := net.SplitHostPort(address) // the configuration is valid
 		if port == "0" {
 			return Skipped("%s is any port", address)
 		}
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(host, port))
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(Reachable(host), port))
 		if err != nil {
 			return Bad("see the log of the program, which should listen there", "nobody answers on %s: %v", address, err)
 		}

@@ -197,8 +197,9 @@ type OpenTask struct {
 
 // Hello opens every connection of a terminal; headquarters answers with sync.
 // OrderSeq is the highest number of an order that the terminal took, 0 when it
-// checks none: headquarters, restored from a backup, goes on above it. Partial says that Open was too long for one message and was cut: a task that
-// is absent may be held all the same.
+// checks none: headquarters, restored from a backup, goes on above it. Partial says that
+// Open was too long for one message and was cut: a task that is absent may be held all
+// the same.
 type Hello struct {
 	Meta
 	AgentVersion string            `json:"agentVersion"`

@@ -93,7 +93,7 @@ func Collide(one, other string) bool {
 	if err != nil || errOther != nil || portOne == 0 || portOne != portOther {
 		return false
 	}
-	return plainHost(hostOne) == plainHost(hostOther) || everywhere(hostOne) || everywhere(hostOther)
+	return plainHost(hostOne) == plainHost(hostOther) || Everywhere(hostOne) || Everywhere(hostOther)
 }
 
 func plainHost(host string) string {
@@ -103,7 +103,8 @@ func plainHost(host string) string {
 	return strings.ToLower(host)
 }
 
-func everywhere(host string) bool {
+// Everywhere says whether a host is every interface of this machine.
+func Everywhere(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "" || ip != nil && ip.IsUnspecified()
 }

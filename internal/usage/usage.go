@@ -1,7 +1,7 @@
-// Package usage words what is wrong with a command line: what is unknown, what was
-// probably meant, and where help is.
+// Package usage reads a command line by the flags it is given, and words what is wrong
+// with it: what is unknown, what was probably meant, and where help is.
 //
-// It reads no command line itself.
+// It knows no program, prints nothing and ends nothing.
 package usage
 
 import (

@@ -104,9 +104,6 @@ func (t *Terminal) presence() (birth, death Outgoing, err error) {
 // Close cuts the connection.
 func (t *Terminal) Close() { t.conn.Close() }
 
-// Conn is the terminal's connection, to send what a well-behaved one would not.
-func (t *Terminal) Conn() *Conn { return t.conn }
-
 // Tasks returns the ids of the tasks that were offered.
 func (t *Terminal) Tasks() []string {
 	t.mu.Lock()

@@ -175,10 +175,7 @@ func (s site) lookAtBroker(ctx context.Context) doctor.Finding {
 	if err != nil || port == "0" {
 		return doctor.Skipped("it listens on any port")
 	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "localhost"
-	}
-	took, err := doctor.RoundTrip(ctx, net.JoinHostPort(host, port), secure)
+	took, err := doctor.RoundTrip(ctx, net.JoinHostPort(doctor.Reachable(host), port), secure)
 	if err != nil {
 		return doctor.Bad(mend, "%v", err)
 	}

@@ -17,9 +17,6 @@ type AuditHead = audit.Head
 // AuditReport says how an audit's chain was found.
 type AuditReport = audit.Report
 
-// AuditFault is one thing that is wrong with a chain.
-type AuditFault = audit.Fault
-
 // AuditFaultKind tells what is wrong with a chain.
 type AuditFaultKind = audit.FaultKind
 

@@ -59,8 +59,9 @@ const ballastBytes = 8 << 20
 //
 // Trouble, if any, is told when the disk refuses writes (ErrNoSpace, or what
 // the system said), the database is damaged (ErrCorrupt) or was taken away (ErrGone,
-// after which nothing is stored any more: it names where all was saved) and, with nil, when it takes them again: about a second after
-// there is room, written or not. It is called like an observer.
+// after which nothing is stored any more: it names where all was saved) and, with nil,
+// when it takes them again: about a second after there is room, written or not. It is
+// called like an observer.
 type Options struct {
 	Path         string
 	Readers      int

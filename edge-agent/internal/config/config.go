@@ -96,8 +96,8 @@ const builtInName = "configs/edge-agent.yaml (built in)"
 
 // Load reads the file at path, or the built-in defaults when path is "", puts
 // the overrides over it and checks everything. Keys that the file leaves out
-// keep their defaults, but for store, which has none. Paths in the file are relative to it. An error names
-// file, line and key.
+// keep their defaults, but for store, which has none. Paths in the file are relative to
+// it. An error names file, line and key.
 func Load(path string, over Overrides) (*Config, error) {
 	defaults, err := configs.FS.ReadFile("edge-agent.yaml")
 	if err != nil {

@@ -281,8 +281,8 @@ func units(text string) int {
 	return n
 }
 
-// Shown is text as a cell shows it: visible, but for a cell, which may have line breaks and tabs, and for
-// XML, which has no U+FFFE and U+FFFF.
+// Shown is text as a cell shows it: visible, but with line breaks and tabs, which a cell
+// may have, and without U+FFFE and U+FFFF, which XML has not.
 func Shown(text string) string {
 	clean := func(r rune) bool {
 		return r == '\n' || r == '\t' || !words.Acts(r) && r != '\ufffe' && r != '\uffff'

@@ -88,9 +88,9 @@ func startWriter(conn *sql.Conn, path string, held ballast, guard *custody.Guard
 
 // Write hands the operation to the writer and waits for its commit. It returns
 // ErrClosed when the database is closed, ErrCorrupt when it turned out to be damaged
-// (see Early), ErrNoSpace when the disk is full (ErrOwed
-// under a context of Owed), and ctx's error when the caller stopped waiting: the
-// operation is then done wholly or not at all.
+// (see Early), ErrNoSpace when the disk is full (ErrOwed under a context of Owed), and
+// ctx's error when the caller stopped waiting: the operation is then done wholly or not
+// at all.
 func (db *DB) Write(ctx context.Context, op Op) error {
 	select {
 	case <-db.writer.quit:
