@@ -26,6 +26,11 @@ func main() {
 	os.Exit(code)
 }
 
+// commands returns every command but those that cobra adds, new ones on each call.
+func commands() []*cobra.Command {
+	return append([]*cobra.Command{serveCommand(), checkConfigCommand(), doctorCommand(), versionCommand()}, cli.Commands()...)
+}
+
 // run executes one command line and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
@@ -38,8 +43,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.AddCommand(serveCommand(), checkConfigCommand(), doctorCommand(), versionCommand())
-	root.AddCommand(cli.Commands()...)
+	root.AddCommand(commands()...)
 	wordMisuse(root)
 	err := root.ExecuteContext(ctx)
 	if err == nil {

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// TestTheGuideHasEveryCommandAndNoOther: docs/guides/cli.md lists what this program has;
+// that the Chinese one lists the same, a rule of the whole tree sees to.
+func TestTheGuideHasEveryCommandAndNoOther(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/guides/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(page), "\n## dispatcher\n")
+	section, _, _ := strings.Cut(after, "\n## ")
+	listed, has := documented(section), map[string]bool{"completion": true}
+	flags := map[string]bool{"--wait": true, "--help": true}
+	for _, cmd := range commands() {
+		has[cmd.Name()] = true
+		note := func(f *pflag.Flag) { flags["--"+f.Name] = true }
+		for _, part := range append([]*cobra.Command{cmd}, cmd.Commands()...) {
+			part.Flags().VisitAll(note)
+			if subs, named := listed[cmd.Name()]; named && len(subs) > 0 && part != cmd && !slices.Contains(subs, part.Name()) {
+				t.Errorf("the guide does not list %s %s", cmd.Name(), part.Name())
+			}
+		}
+		for _, sub := range listed[cmd.Name()] {
+			if !slices.ContainsFunc(cmd.Commands(), func(c *cobra.Command) bool { return c.Name() == sub }) {
+				t.Errorf("the guide lists %s %s, which is none", cmd.Name(), sub)
+			}
+		}
+		if _, named := listed[cmd.Name()]; !named {
+			t.Errorf("the guide does not list %s", cmd.Name())
+		}
+	}
+	for name := range listed {
+		if !has[name] {
+			t.Errorf("the guide lists %s, which is none", name)
+		}
+	}
+	for _, flag := range regexp.MustCompile(`--[a-z][a-z-]+`).FindAllString(section, -1) {
+		if !flags[flag] {
+			t.Errorf("the guide names %s, which no command has", flag)
+		}
+	}
+}
+
+// documented reads the first column of the first table: commands, and which of their own
+// are named.
+func documented(section string) map[string][]string {
+	listed := map[string][]string{}
+	_, table, _ := strings.Cut(section, "|---|---|---|\n")
+	for line := range strings.Lines(table) {
+		if !strings.HasPrefix(line, "| ") {
+			break
+		}
+		cell, _, _ := strings.Cut(strings.ReplaceAll(line[2:], `\|`, "/"), " |")
+		for _, code := range regexp.MustCompile("`[^`]+`").FindAllString(cell, -1) {
+			words := strings.Fields(strings.Trim(code, "`"))
+			subs := listed[words[0]]
+			for _, word := range words[1:] {
+				if word == strings.ToLower(word) {
+					subs = append(subs, strings.Split(word, "/")...)
+				}
+			}
+			listed[words[0]] = subs
+		}
+	}
+	return listed
+}
