@@ -227,7 +227,36 @@ func (s *Server) perform(p *peer) error {
 	if pk.FixedHeader.Type == packets.Publish || pk.FixedHeader.Type == packets.Pubrel {
 		pk.PacketID = p.ids.Inbound(p.client.State.Inflight, pk)
 	}
+	if pk.FixedHeader.Type == packets.Publish && passedOver(pk) {
+		return s.refusePublish(p, pk)
+	}
 	return s.broker.InjectPacket(p.client, pk)
+}
+
+// passedOver reports whether the library would drop a message without a word, whoever
+// sends it: its topic is the broker's own ($SYS), or a broken name of a shared
+// subscription.
+func passedOver(pk packets.Packet) bool {
+	return !mqtt.IsValidFilter(pk.TopicName, true) && pk.PublishValidate(0) == packets.CodeSuccess
+}
+
+// refusePublish answers a message that nobody may publish as the library answers one
+// that its sender may not.
+func (s *Server) refusePublish(p *peer, pk packets.Packet) error {
+	switch ack := packets.Puback; {
+	case pk.FixedHeader.Qos == 0:
+		return nil
+	case p.client.Properties.ProtocolVersion < 5:
+		return packets.ErrNotAuthorized // which ends the connection
+	default:
+		if pk.FixedHeader.Qos == 2 {
+			ack = packets.Pubrec
+		}
+		return p.client.WritePacket(packets.Packet{
+			FixedHeader: packets.FixedHeader{Type: ack}, PacketID: pk.PacketID, ReasonCode: packets.ErrNotAuthorized.Code,
+			Properties: packets.Properties{ReasonString: packets.ErrNotAuthorized.Reason},
+		})
+	}
 }
 
 // straight reports whether a message is one for headquarters that the library has

@@ -20,11 +20,19 @@ func marker(t *testing.T, s *server.Server, topic string, c *client) {
 	}
 }
 
+// No client waits for an answer: a refusal is told, on the broker's own topics too.
 func TestRefusedPublishIsToldAndNeverDelivered(t *testing.T) {
+	for name, topic := range map[string]string{
+		"foreign": root + "/stores/0002/terminals/pos1/claim", "system": "$SYS/broker/uptime", "share": "$share/pos",
+	} {
+		t.Run(name, func(t *testing.T) { refusedPublishIsTold(t, topic) })
+	}
+}
+
+func refusedPublishIsTold(t *testing.T, foreign string) {
 	s := start(t, anonymous(), server.Options{})
 	watcher := connect(t, s, login{user: "dispatcher", id: "w", clean: true})
 	watcher.subscribe(root + "/#")
-	foreign := root + "/stores/0002/terminals/pos1/claim"
 	pos := connect(t, s, as("0001/pos1"))
 	if code := pos.say(foreign, "v5"); code != 0x87 {
 		t.Errorf("PUBACK 0x%02x", code)

@@ -43,9 +43,7 @@ func TestEveryRoleOverTheWire(t *testing.T) {
 			}
 			writes := mayPublish(role, all)
 			for _, topic := range all {
-				if !strings.HasPrefix(topic, "$") { // the library does not answer those at all
-					publishes(t, client, topic, slices.Contains(writes, topic))
-				}
+				publishes(t, client, topic, slices.Contains(writes, topic))
 			}
 		})
 	}
