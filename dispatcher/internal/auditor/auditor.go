@@ -78,7 +78,7 @@ func HeadsFile(reportsFolder string) string {
 func (a *Auditor) Start(ctx context.Context) error {
 	a.book = &book{folder: a.cfg.Folder}
 	if err := a.open(); err != nil && !passes(err) {
-		return fmt.Errorf("cannot open %s: %w", HeadsFile(a.cfg.Folder), err)
+		return fmt.Errorf("cannot open %s: %w: move away what stands there, or let this user write it", HeadsFile(a.cfg.Folder), err)
 	}
 	a.note(ctx)
 	ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -156,15 +156,15 @@ func (a *Auditor) compare(ctx context.Context) {
 	}
 }
 
-// passes reports whether the disk is to blame, which may end by itself: it is full, over
-// a quota, read-only, fails, or is a share that is away.
+// passes reports whether what stands in the way may end by itself: the disk is full,
+// read-only or fails, a share is away in any of the ways in which shares are. A name that
+// is taken by something else, or closed to this user, does not.
 func passes(err error) bool {
-	for _, fault := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO, fs.ErrNotExist} {
-		if errors.Is(err, fault) {
-			return true
-		}
+	fault, system := errors.AsType[syscall.Errno](err)
+	if !system || errors.Is(fault, fs.ErrPermission) || errors.Is(fault, fs.ErrExist) {
+		return false
 	}
-	return false
+	return fault != syscall.ENOTDIR && fault != syscall.EISDIR && fault != syscall.ELOOP
 }
 
 // open reads the newest head that was noted, once.

@@ -2,9 +2,12 @@ package auditor_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,6 +36,29 @@ func TestAFolderThatIsAwayAtTheStartIsWaitedFor(t *testing.T) {
 			t.Errorf("%+v, %v", h, err)
 		}
 	})
+}
+
+// A share that is away says so in many ways, and keeps no headquarters from starting.
+// What a person has to put right does.
+func TestOnlyWhatAPersonHasToPutRightEndsTheStart(t *testing.T) {
+	t.Parallel()
+	for fault, want := range map[error]bool{
+		syscall.ENOSPC: true, syscall.EDQUOT: true, syscall.EROFS: true, syscall.EIO: true, syscall.ENOENT: true,
+		syscall.ESTALE: true, syscall.ENOTCONN: true, syscall.EHOSTDOWN: true, syscall.ETIMEDOUT: true, syscall.EMFILE: true,
+		syscall.EACCES: false, syscall.EPERM: false, syscall.EEXIST: false, syscall.ENOTDIR: false, syscall.EISDIR: false, syscall.ELOOP: false,
+		errors.New("path escapes from parent"): false,
+	} {
+		if err := fmt.Errorf("open audit: %w", fault); auditor.Passes(err) != want {
+			t.Errorf("%v: passes %t", err, !want)
+		}
+	}
+	d := setup(t, nil)
+	if err := os.WriteFile(filepath.Join(d.dir, "audit"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := auditor.New(d.Config).Start(t.Context()); err == nil || !strings.Contains(err.Error(), auditor.HeadsFile(d.dir)) || !strings.Contains(err.Error(), "move away what stands there") {
+		t.Errorf("a file in the folder's place: %v", err)
+	}
 }
 
 func TestStopNeedsNoStart(t *testing.T) {
