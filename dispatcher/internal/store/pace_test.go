@@ -60,6 +60,38 @@ func opens(t *testing.T, path string) error {
 	return err
 }
 
+// A commit that changed nothing leaves nothing in the log. A kill right after the first
+// ones of a start, which are such, is no damage.
+func TestAKillAfterCommitsThatChangedNothingIsNoDamage(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.create(1)
+	b.close()
+	long := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(b.path, long, long); err != nil {
+		t.Fatal(err)
+	}
+	b.open()
+	for range 2 {
+		if err := b.ExtendLeases(t.Context(), t0, t0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if log, err := os.Stat(b.path + "-wal"); err != nil || log.Size() > 0 {
+		t.Fatalf("the log has %v bytes, %v", log, err)
+	}
+	if err := opens(t, b.killed()); err != nil {
+		t.Error(err)
+	}
+	b.audited(1)
+	if err := opens(t, b.killed()); err != nil {
+		t.Error(err)
+	}
+	if err := opens(t, b.killed("-wal", "-shm")); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("a log that held something was removed: %v", err)
+	}
+}
+
 // TestALogThatWasRemovedWithItsIndexIsMissed after a kill: neither a start nor a backup
 // takes what the database alone holds for all there was, and a restore is the way out.
 func TestALogThatWasRemovedWithItsIndexIsMissed(t *testing.T) {

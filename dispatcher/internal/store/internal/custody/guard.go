@@ -102,6 +102,9 @@ func (g *Guard) lookAtLog() error {
 	return nil
 }
 
+// Logged reports whether a look has found anything in the log.
+func (g *Guard) Logged() bool { return g.log != nil }
+
 // MaxIdleLog is how much of a log that was taken in is kept to be written over: what is
 // larger is cut to it.
 const MaxIdleLog = 32 << 20

@@ -18,8 +18,8 @@ import (
 // says so. Whatever takes the log in, such as the shell of SQLite after a crash, writes
 // to the database and so makes it the newer one.
 //
-// It is never where the log was not: it comes after the first commit, with which the log
-// was synced, and is gone for good before the log goes. Nothing else of it is synced. What
+// It is never where the log was not: it comes after the first commit that left something
+// in the log, with which that was synced, and is gone for good before the log goes. Nothing else of it is synced. What
 // a power cut leaves of it finds less.
 const paceSuffix = ".pace"
 
@@ -39,7 +39,7 @@ func (p *Pace) Step() {
 	}
 }
 
-// Begin makes the file after the first commit, or takes the one that a crash left.
+// Begin makes the file once the log holds a commit, or takes the one that a crash left.
 // Without room there is none: it is tried again with the next commit.
 func (p *Pace) Begin() {
 	if p.file != nil {

@@ -303,9 +303,11 @@ func (w *writer) transact(group []*request) (err error) {
 	if err := w.exec("COMMIT"); err != nil {
 		return errors.Join(fmt.Errorf("cannot commit: %w", err), w.rollback())
 	}
-	w.pace.Begin()
 	if err := w.whole(); err != nil { // it went where nobody finds it
 		return fmt.Errorf("%w: %w", errCommitted, err)
+	}
+	if w.guard.Logged() { // what changed nothing is not
+		w.pace.Begin()
 	}
 	return nil
 }
