@@ -64,6 +64,7 @@ func TestJudge(t *testing.T) {
 		"never seen":                 {store.Candidate{Task: store.Task{State: pending, CreatedAt: t0}}, task.OutcomeOffline, task.ReasonOfflineWholeWindow},
 		"last seen before the run":   {store.Candidate{LastSeen: t0.Add(-1), Task: store.Task{State: pending, CreatedAt: t0}}, task.OutcomeOffline, task.ReasonOfflineWholeWindow},
 		"seen as the run was made":   {store.Candidate{LastSeen: t0, Task: store.Task{State: pending, CreatedAt: t0}}, task.OutcomeOffline, task.ReasonWentOffline},
+		"seen after this moment":     {store.Candidate{LastSeen: now.Add(1), Task: store.Task{State: pending, CreatedAt: t0}}, task.OutcomeOffline, task.ReasonOfflineWholeWindow},
 		"claimed, then went offline": {store.Candidate{Task: store.Task{State: pending, CreatedAt: t0, ClaimedAt: t0}}, task.OutcomeOffline, task.ReasonWentOffline},
 		"no such state":              {store.Candidate{Task: store.Task{State: task.State{Status: "LOST"}}}, "", ""},
 	} {

@@ -66,6 +66,24 @@ func TestTheSameAnswerGetsTheSameReceipt(t *testing.T) {
 	})
 }
 
+// TestTheSameAnswerOfAnotherTerminalIsNotTaken: it is the answer of whom the attempt
+// was granted to.
+func TestTheSameAnswerOfAnotherTerminalIsNotTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, wide())
+		d.run(1)
+		m := success(0, 1, `{"lines":1}`)
+		d.send(0, m)
+		d.expect("accepted", over(task.Succeeded, 1))
+		other := steptest.From(0, protocol.KindResult)
+		other.Terminal = "pos-2"
+		if err := d.HandleResult(t.Context(), other, steptest.Message(m)); err != nil {
+			t.Error(err)
+		}
+		d.expect("refused SETTLED", over(task.Succeeded, 1))
+	})
+}
+
 func TestAnInvalidResultIsRefusedByFieldAndKept(t *testing.T) {
 	deep := strings.Repeat("[", 40) + strings.Repeat("]", 40)
 	cases := []struct{ name, payload, receipt string }{

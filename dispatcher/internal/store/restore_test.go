@@ -161,6 +161,25 @@ func TestEveryRestoreBeginsAHigherEpoch(t *testing.T) {
 	t.Log(epochs)
 }
 
+// TestTwoRestoresOfOneBackupThatKnowNothingOfEachOtherDiffer, unless they are made in
+// the same minute.
+func TestTwoRestoresOfOneBackupThatKnowNothingOfEachOtherDiffer(t *testing.T) {
+	t.Parallel()
+	b, file := backedUp(t, func(b *bundle) { b.create(1) })
+	b.close()
+	var epochs [2]int64
+	for i := range epochs {
+		r, err := store.Restore(t.Context(), file, filepath.Join(t.TempDir(), "muster.db"), "host:ops", later.Add(time.Duration(i)*time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		epochs[i] = r.Epoch
+	}
+	if epochs[0] >= epochs[1] {
+		t.Errorf("epochs %v", epochs)
+	}
+}
+
 // TestARestoreInPlaceOfALostDatabaseGoesAboveItsBackup: nothing but the backup knows
 // the epoch that it was made in, and the clock stands before it.
 func TestARestoreInPlaceOfALostDatabaseGoesAboveItsBackup(t *testing.T) {
