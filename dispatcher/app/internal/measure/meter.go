@@ -3,6 +3,8 @@
 package measure
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,4 +59,14 @@ func (m *Meter) Alarm(severity protocol.Severity, kind string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.alarms[[2]string{string(severity), kind}]++
+}
+
+// raised are the alarms by severity and kind: each page has them in the same order. The
+// caller holds mu.
+func (m *Meter) raised() (all []metrics.Sample) {
+	byName := func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }
+	for _, kind := range slices.SortedFunc(maps.Keys(m.alarms), byName) {
+		all = append(all, metrics.Labelled(m.alarms[kind], "severity", kind[0], "kind", kind[1]))
+	}
+	return all
 }

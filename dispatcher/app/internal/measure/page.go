@@ -59,13 +59,10 @@ func (s Sources) work(ctx context.Context, p *metrics.Page) error {
 	m := s.Meter
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var tasks, settled, alarms []metrics.Sample
+	var tasks, settled []metrics.Sample
 	for _, status := range task.Statuses() {
 		tasks = append(tasks, metrics.Labelled(open[status], "status", string(status)))
 		settled = append(settled, metrics.Labelled(m.settled[status], "status", string(status)))
-	}
-	for kind, n := range m.alarms {
-		alarms = append(alarms, metrics.Labelled(n, "severity", kind[0], "kind", kind[1]))
 	}
 	phases, lag, now := map[protocol.Phase]int{}, 0.0, s.Now()
 	for _, run := range runs {
@@ -80,7 +77,7 @@ func (s Sources) work(ctx context.Context, p *metrics.Page) error {
 		metrics.Labelled(phases[protocol.PhaseMakeup], "phase", string(protocol.PhaseMakeup)))
 	p.Counter("muster_runs_created_total", "Runs that were created.", metrics.Of(m.created.Load()))
 	p.Gauge("muster_barrier_lag_seconds", "How long the barrier of an open run is overdue, of the latest; 0 when none is.", metrics.Of(lag))
-	p.Counter("muster_alarms_total", "Alarms that were raised, without their recoveries.", alarms...)
+	p.Counter("muster_alarms_total", "Alarms that were raised, without their recoveries.", m.raised()...)
 	p.Gauge("muster_troubles", "Troubles that need a person and are not over.", metrics.Of(s.Troubles()))
 	return nil
 }
