@@ -191,6 +191,25 @@ type StoreRow struct {
 	Bytes      int64             `json:"resultBytes"`
 	Columns    []json.RawMessage `json:"columns"`
 	Error      *Failure          `json:"error"`
+	Tries      []Try             `json:"attempts,omitempty"` // none where a lone one succeeded: the row is that one
+}
+
+// Try is one attempt of a row's task, by number. Zero times are null. Message has 500 characters
+// at most. Answer is empty
+// while there is none, and where headquarters itself ended it, as Code says. SHA256 and
+// Bytes are those of the stored result or error; SHA256 is empty without an answer.
+type Try struct {
+	Attempt    int    `json:"attempt"`
+	TerminalID string `json:"terminalId"`
+	GrantedAt  Time   `json:"grantedAt"`
+	StartedAt  Time   `json:"startedAt"`
+	EndedAt    Time   `json:"endedAt"`
+	Answer     Answer `json:"answer"`
+	Code       Code   `json:"code"`
+	Message    string `json:"message"`
+	ExitCode   *int   `json:"exitCode"`
+	SHA256     string `json:"sha256"`
+	Bytes      int64  `json:"bytes"`
 }
 
 // Evidence is what headquarters knew when it judged. Zero times are null.

@@ -40,6 +40,7 @@ func encodeRow(row *protocol.StoreRow) (json.RawMessage, error) {
 	w.columns(row.Columns)
 	w.raw(`,"error":`)
 	w.failure(row.Error)
+	w.tries(row.Tries)
 	w.raw(`}`)
 	return bytes.Clone(w.out), w.err
 }
@@ -113,6 +114,34 @@ func (w *rowJSON) failure(f *protocol.Failure) {
 		w.text(`,"path":`, f.Path)
 	}
 	w.raw("}")
+}
+
+// tries are left out when there are none.
+func (w *rowJSON) tries(tries []protocol.Try) {
+	before := `,"attempts":[{"attempt":`
+	for i := range tries {
+		t := &tries[i]
+		w.integer(before, int64(t.Attempt))
+		w.text(`,"terminalId":`, t.TerminalID)
+		w.moment(`,"grantedAt":`, t.GrantedAt)
+		w.moment(`,"startedAt":`, t.StartedAt)
+		w.moment(`,"endedAt":`, t.EndedAt)
+		w.text(`,"answer":`, string(t.Answer))
+		w.text(`,"code":`, string(t.Code))
+		w.text(`,"message":`, t.Message)
+		if t.ExitCode == nil {
+			w.raw(`,"exitCode":null`)
+		} else {
+			w.integer(`,"exitCode":`, int64(*t.ExitCode))
+		}
+		w.text(`,"sha256":`, t.SHA256)
+		w.integer(`,"bytes":`, t.Bytes)
+		w.raw("}")
+		before = `,{"attempt":`
+	}
+	if len(tries) > 0 {
+		w.raw("]")
+	}
 }
 
 func (w *rowJSON) raw(s string) { w.out = append(w.out, s...) }

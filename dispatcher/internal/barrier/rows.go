@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -103,11 +104,25 @@ func (t target) row(run *store.Run, now time.Time, zone *time.Location, atBarrie
 		&row.Evidence.StartedAt, &row.Evidence.LastSignAt, &row.Evidence.ReadyAt} {
 		*at = in(*at, zone)
 	}
+	row.Tries = tries(worst.Tries, zone)
 	raw, err := encodeRow(&row)
 	if err != nil {
 		return store.OutcomeRow{}, fmt.Errorf("cannot write the row of store %s: %w", row.StoreID, err)
 	}
 	return store.OutcomeRow{StoreID: row.StoreID, Outcome: outcome, Reason: reason, Row: raw}, nil
+}
+
+// tries are a task's attempts, with times in zone.
+func tries(all []store.Try, zone *time.Location) []protocol.Try {
+	list := slices.Clone(all)
+	for i := range list {
+		t := &list[i]
+		t.GrantedAt, t.StartedAt, t.EndedAt = in(t.GrantedAt, zone), in(t.StartedAt, zone), in(t.EndedAt, zone)
+		if !isDigest(t.SHA256) {
+			t.SHA256 = ""
+		}
+	}
+	return list
 }
 
 // rowOf copies what the candidate knows, without a judgement.

@@ -53,6 +53,11 @@ func TestARowIsWrittenAsTheProtocolEncodesIt(t *testing.T) {
 		if rapid.Bool().Draw(t, "failed") {
 			row.Error = &protocol.Failure{Code: protocol.Code(text.Draw(t, "code")), Message: text.Draw(t, "message"), Detail: text.Draw(t, "detail"), Path: text.Draw(t, "path")}
 		}
+		for range rapid.IntRange(0, 2).Draw(t, "tries") {
+			row.Tries = append(row.Tries, protocol.Try{Attempt: rapid.Int().Draw(t, "try"), TerminalID: text.Draw(t, "tried at"), GrantedAt: moment.Draw(t, "try granted"), StartedAt: moment.Draw(t, "try started"),
+				EndedAt: moment.Draw(t, "try ended"), Answer: protocol.Answer(text.Draw(t, "answer")), Code: protocol.Code(text.Draw(t, "try code")), Message: text.Draw(t, "try message"),
+				ExitCode: rapid.Ptr(rapid.Int(), true).Draw(t, "exit code"), SHA256: text.Draw(t, "try hash"), Bytes: rapid.Int64().Draw(t, "try bytes")})
+		}
 		want, wantErr := protocol.Encode(row)
 		got, err := barrier.EncodeRow(&row)
 		if (err != nil) != (wantErr != nil) || err == nil && string(got) != string(want) {

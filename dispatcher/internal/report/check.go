@@ -86,6 +86,11 @@ func (r *Reporter) checkRow(in *line.Reader, raw json.RawMessage, head protocol.
 	if !slices.Contains(row.Outcome.Reasons(), row.Reason) {
 		return row, fmt.Errorf("%w: store %s has reason %q beside outcome %q", ErrSumRule, row.StoreID, row.Reason, row.Outcome)
 	}
+	for i, t := range row.Tries {
+		if t.Attempt > row.Attempt || i > 0 && t.Attempt <= row.Tries[i-1].Attempt {
+			return row, fmt.Errorf("%w: store %s lists attempt %d, not in order or above its newest, %d", ErrSumRule, row.StoreID, t.Attempt, row.Attempt)
+		}
+	}
 	if len(row.Columns) != len(head.Columns) {
 		return row, fmt.Errorf("%w: store %s has %d columns of %d", ErrSumRule, row.StoreID, len(row.Columns), len(head.Columns))
 	}
@@ -100,8 +105,16 @@ func fits(row *protocol.StoreRow) bool {
 	return protocol.ValidID(row.StoreID) && protocol.ValidID(row.TaskID) && (row.TerminalID == "" || protocol.ValidID(row.TerminalID)) &&
 		slices.Contains(row.Outcome.Reasons(), row.Reason) && slices.Contains(task.Outcomes(), row.AtBarrier) &&
 		slices.Contains(statuses, row.Status) && (row.SHA256 == "" || isDigest(row.SHA256)) &&
-		row.Attempt >= 0 && row.Bytes >= 0 && e.Attempts >= 0 && e.AttemptsOf >= 1
+		row.Attempt >= 0 && row.Bytes >= 0 && e.Attempts >= 0 && e.AttemptsOf >= 1 && !slices.ContainsFunc(row.Tries, unfit)
 }
+
+// unfit is what fits says of an attempt, the other way round.
+func unfit(t protocol.Try) bool {
+	return t.Attempt < 1 || !protocol.ValidID(t.TerminalID) || t.GrantedAt.IsZero() || !slices.Contains(answers, t.Answer) ||
+		t.SHA256 != "" && !isDigest(t.SHA256) || t.Bytes < 0
+}
+
+var answers = []protocol.Answer{"", protocol.AnswerSucceeded, protocol.AnswerFailed, protocol.AnswerCancelled}
 
 var statuses = []task.Status{task.Pending, task.Running, task.Succeeded, task.Failed, task.Cancelled}
 
@@ -124,6 +137,10 @@ func (r *Reporter) validate(raw json.RawMessage, row *protocol.StoreRow) error {
 // maxChecked is how large a row may be to go to the schema as it is.
 const maxChecked = 64 << 10
 
+// maxTries is how many attempts of a large row go to the schema: their messages are
+// bounded, their number is not.
+const maxTries = 8
+
 // plainRow is the row without the values of its columns, where these are large
 // or nested. The schema leaves them free, and the checker's bounds on size and
 // depth are for documents from outside: one store's answer, which was within
@@ -135,6 +152,7 @@ func plainRow(raw json.RawMessage, row *protocol.StoreRow) (json.RawMessage, err
 	}
 	cut := *row
 	cut.Columns = slices.Repeat([]json.RawMessage{json.RawMessage("null")}, len(row.Columns))
+	cut.Tries = row.Tries[:min(maxTries, len(row.Tries))]
 	return protocol.Encode(cut)
 }
 

@@ -334,6 +334,7 @@ func TestALargePageStaysSmall(t *testing.T) {
 		list[i] = row(fmt.Sprintf("S%06d", i), "上海<虹桥>店", task.OutcomeSucceeded, "")
 		if i%2 == 1 {
 			list[i].Outcome, list[i].Reason, list[i].Late = task.OutcomeTimedOut, task.ReasonStartedThenSilent, true
+			twice(&list[i])
 		}
 		list[i].Columns = wide
 	}
@@ -343,7 +344,7 @@ func TestALargePageStaysSmall(t *testing.T) {
 	page := write(t, r, "html", build(t, r, h, rows, nil), rows)
 	_, table, _ := strings.Cut(page, `<div id="stores">`)
 	table, _, ended := strings.Cut(table, "</noscript>\n")
-	full, short := strings.Count(table, `<td class="n">1/2</td>`), strings.Count(table, `<td colspan=12>`)
+	full, short := strings.Count(table, `<td class=n>1/2<td>`), strings.Count(table, `<td colspan=13>`)
 	if full != 10_000 || short != targets-full || strings.Count(table, "<td>上海&lt;虹桥&gt;店<td>超时 <span lang=en>timed out</span> (补传 <span lang=en>late</span>)<td>started_then_silent<td><td>2026-09-16<td>") != 5_250 {
 		t.Errorf("%d rows with evidence, %d without", full, short)
 	}
@@ -359,6 +360,14 @@ func TestALargePageStaysSmall(t *testing.T) {
 	last := strings.LastIndex(table, "</tbody>") - strings.LastIndex(table, "<tr><td>") // a short row
 	if bytes := len(page) + last*(many-targets); bytes > most {
 		t.Errorf("a page of %d stores would have %d bytes", many, bytes)
+	}
+}
+
+// twice gives a row an attempt that its lease ended, and another.
+func twice(row *protocol.StoreRow) {
+	row.Attempt, row.Tries = 2, []protocol.Try{
+		{Attempt: 1, TerminalID: "pos-1", GrantedAt: at(6), EndedAt: at(30), Code: protocol.CodeLeaseExpired, Message: "silent for longer than its lease"},
+		{Attempt: 2, TerminalID: "pos-1", GrantedAt: at(31), EndedAt: at(60), Answer: protocol.AnswerFailed, Code: protocol.CodeExecution, Message: "no such file", SHA256: strings.Repeat("cd", 32), Bytes: 90},
 	}
 }
 

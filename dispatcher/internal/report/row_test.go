@@ -50,6 +50,12 @@ func anyRow(t *rapid.T) protocol.StoreRow {
 		row.Error = &protocol.Failure{Code: protocol.Code(anyString.Draw(t, "code")), Message: anyString.Draw(t, "message"),
 			Detail: word.Draw(t, "detail"), Path: word.Draw(t, "path")}
 	}
+	for range rapid.IntRange(0, 3).Draw(t, "tries") {
+		row.Tries = append(row.Tries, protocol.Try{Attempt: rapid.IntRange(0, 9).Draw(t, "try"), TerminalID: word.Draw(t, "tried at"), GrantedAt: moment("try granted"),
+			StartedAt: moment("try started"), EndedAt: moment("try ended"), Answer: rapid.SampledFrom([]protocol.Answer{"", "failed", "succeeded", "cancelled", "lost"}).Draw(t, "answer"),
+			Code: protocol.Code(word.Draw(t, "try code")), Message: anyString.Draw(t, "try message"), ExitCode: rapid.Ptr(rapid.IntRange(-1<<40, 1<<40), true).Draw(t, "exit code"),
+			SHA256: rapid.OneOf(rapid.Just(""), rapid.StringMatching(`[0-9a-f]{64}`), anyString).Draw(t, "try hash"), Bytes: rapid.Int64Range(-1, 1<<40).Draw(t, "try bytes")})
+	}
 	return row
 }
 

@@ -143,6 +143,19 @@ func TestCandidatesTellEverything(t *testing.T) {
 	if c := got[3]; c.SameCodes || c.Attempt.Failure.Code != protocol.CodeLeaseExpired || c.Online {
 		t.Errorf("failed in two ways: %+v", c)
 	}
+	told := ""
+	for _, c := range got {
+		for _, try := range c.Tries {
+			told += fmt.Sprintln(c.Place.StoreID, try.Attempt, try.TerminalID, try.GrantedAt.Sub(t0), try.EndedAt.Sub(t0), try.Answer, try.Code, try.Message, try.ExitCode != nil, try.SHA256 != "", try.Bytes > 0)
+		}
+	}
+	if want := `000001 1 pos1 0s 0s failed EXECUTION exit 1 false true false
+000001 2 pos1 1m0s 1m0s failed EXECUTION exit 1 false true false
+000002 1 pos1 0s 0s failed EXECUTION exit 1 false true false
+000002 2 pos1 1m0s 1m0s  LEASE_EXPIRED silent false false false
+`; told != want {
+		t.Errorf("the attempts are\n%s\nwant\n%s", told, want)
+	}
 }
 
 func TestSnapshotStandsStillWhileWritesGoOn(t *testing.T) {

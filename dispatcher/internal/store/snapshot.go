@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"muster/dispatcher/internal/store/internal/sqlite"
+	"muster/internal/protocol"
 	"muster/internal/task"
 )
 
@@ -77,6 +79,11 @@ func (s *Snapshot) Close() error { return s.view.Close() }
 const selectCandidates = `SELECT t.store_id, t.name, t.time_zone, t.labels, ` + taskColumns + `, ` + attemptColumns + `,
 	CASE WHEN k.status <> 'FAILED' THEN 0 ELSE
 		(SELECT count(DISTINCT f.code) = 1 FROM attempts f WHERE f.task_id = k.task_id AND f.ended_at <> 0) END,
+	CASE WHEN k.attempt = 0 OR k.attempt = 1 AND k.status = 'SUCCEEDED' THEN NULL ELSE (SELECT json_group_array(json_object(
+		'attempt', f.attempt, 'terminalId', f.terminal_id, 'granted', f.granted_at, 'started', f.started_at,
+		'ended', CASE WHEN f.ended_at = 0 THEN f.received_at ELSE f.ended_at END, 'answer', f.answer, 'code', f.code,
+		'message', substr(coalesce(f.failure ->> '$.message', ''), 1, 500), 'exitCode', f.exit_code, 'sha256', f.sha256, 'bytes', f.bytes))
+		FROM attempts f WHERE f.task_id = k.task_id) END,
 	coalesce((SELECT max(x.online) FROM terminals x WHERE x.store_id = t.store_id), 0),
 	(SELECT max(x.last_seen_at) FROM terminals x WHERE x.store_id = t.store_id),
 	(SELECT x.clock_skew_ms FROM terminals x WHERE x.store_id = t.store_id AND x.clock_skew_ms IS NOT NULL
@@ -92,7 +99,12 @@ func scanCandidate(row sqlite.Row) (Candidate, error) {
 	var a Attempt
 	dest := []any{&c.Place.StoreID, &c.Place.Name, &c.Place.TimeZone, sqlite.Document{Content: &c.Place.Labels}}
 	dest = append(append(dest, c.Task.dest()...), a.dest()...)
-	err := row.Scan(append(dest, &c.SameCodes, &c.Online, sqlite.Moment{Into: &c.LastSeen}, &c.SkewMs)...)
+	var tries []tried
+	err := row.Scan(append(dest, &c.SameCodes, sqlite.Document{Content: &tries}, &c.Online, sqlite.Moment{Into: &c.LastSeen}, &c.SkewMs)...)
+	slices.SortFunc(tries, func(a, b tried) int { return a.Attempt - b.Attempt })
+	for i := range tries {
+		c.Tries = append(c.Tries, tries[i].try())
+	}
 	if a.Attempt > 0 {
 		c.Attempt = &a
 	}
@@ -100,4 +112,21 @@ func scanCandidate(row sqlite.Row) (Candidate, error) {
 		c.SameCodes = false
 	}
 	return c, err
+}
+
+// tried is an attempt as selectCandidates has it, with times in milliseconds.
+type tried struct {
+	Try
+	Granted int64 `json:"granted"`
+	Started int64 `json:"started"`
+	Ended   int64 `json:"ended"`
+}
+
+func (t tried) try() Try {
+	for into, ms := range map[*protocol.Time]int64{&t.GrantedAt: t.Granted, &t.StartedAt: t.Started, &t.EndedAt: t.Ended} {
+		if ms != 0 {
+			*into = protocol.Time{Time: time.UnixMilli(ms).UTC()}
+		}
+	}
+	return t.Try
 }

@@ -286,10 +286,14 @@ type Candidate struct {
 	Task      Task
 	Attempt   *Attempt // the current one, without result; nil before the first
 	SameCodes bool     // all failed attempts ended with the same code
+	Tries     []Try    // every attempt by number; nil where there is none, or a lone one that succeeded
 	Online    bool     // any terminal of the store
 	LastSeen  time.Time
 	SkewMs    *int64
 }
+
+// Try is one attempt of a task as a report lists it, in UTC.
+type Try = protocol.Try
 
 // OutcomeRow is one target's row in a revision.
 type OutcomeRow = ledger.OutcomeRow

@@ -75,7 +75,7 @@ func TestEachRuleHasTwoPlantedViolations(t *testing.T) {
 }
 
 func plants() []plant {
-	return slices.Concat(answerPlants(), movePlants(), executionPlants(), targetPlants(), reportPlants(), outcomePlants(), retryPlants(), workbookPlants(), valuePlants(), totalPlants(), bytePlants(),
+	return slices.Concat(answerPlants(), movePlants(), executionPlants(), targetPlants(), reportPlants(), attemptPlants(), outcomePlants(), retryPlants(), workbookPlants(), valuePlants(), totalPlants(), bytePlants(),
 		summaryPlants(), earlyPlants(), statePlants(), lookPlants(),
 		quietPlants(), quietReportPlants(), budgetPlants(), ownPlants(), endPlants())
 }

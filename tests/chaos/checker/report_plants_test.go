@@ -177,3 +177,13 @@ func bytePlants() []plant {
 			}},
 	}
 }
+
+func attemptPlants() []plant {
+	return []plant{{name: "JSON lists an attempt that was not", rule: checker.Reports,
+		want: `I5: run R3 file 20260917-1800_probe_R3_r1.json its row of store D is not the store's` + "\n" +
+			`I5: run R3 task R3-D attempt 7 file 20260917-1800_probe_R3_r1.json store D is reported with an attempt of pos9 that ended as "failed" EXECUTION, the store has ""  of `,
+		after: func(w *world) {
+			w.rewrite("20260917-1800_probe_R3_r1.json", `"name":"店 D"`, `"name":"店 D","attempts":[{"attempt":7,"terminalId":"pos9","grantedAt":"2026-09-17T18:00:01.000Z","answer":"failed","code":"EXECUTION"}]`)
+			w.relook()
+		}}}
+}

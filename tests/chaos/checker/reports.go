@@ -317,6 +317,19 @@ func (b *book) jsonRows(f reportFile, where Finding, rev Revision) {
 			row.Outcome == want.Outcome && row.Reason == want.Reason { // else it is said
 			b.broken(where, "its row of store %s is not the store's", row.StoreID)
 		}
+		for _, try := range row.Tries {
+			b.tried(where, row, try)
+		}
+	}
+}
+
+// tried: an attempt that a row lists is the store's, which may have ended since.
+func (b *book) tried(where Finding, row protocol.StoreRow, try protocol.Try) {
+	where.Task, where.Attempt = row.TaskID, try.Attempt
+	a, known := b.attempts[execution{row.TaskID, try.Attempt}]
+	if !known || a.TerminalID != try.TerminalID || a.GrantedAt != try.GrantedAt.UnixMilli() ||
+		try.Answer != "" && (a.Answer != try.Answer || a.Code != try.Code || a.SHA256 != try.SHA256) {
+		b.broken(where, "store %s is reported with an attempt of %s that ended as %q %s, the store has %q %s of %s", row.StoreID, try.TerminalID, try.Answer, try.Code, a.Answer, a.Code, a.TerminalID)
 	}
 }
 

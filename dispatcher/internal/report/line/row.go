@@ -30,6 +30,7 @@ type Reader struct {
 	columns []json.RawMessage
 	skew    int64
 	failure protocol.Failure
+	tries   []protocol.Try
 }
 
 // Read returns the row, which is valid until the next call, as is raw.
@@ -82,6 +83,7 @@ func (r *Reader) scan(raw json.RawMessage) bool {
 	row.Bytes = s.integer(`,"resultBytes":`)
 	r.scanColumns(raw)
 	r.scanError()
+	r.scanTries()
 	s.token("}")
 	return !s.doubt && s.at == len(s.text)
 }
@@ -154,4 +156,35 @@ func (r *Reader) scanError() {
 	}
 	s.token("}")
 	r.row.Error = f
+}
+
+func (r *Reader) scanTries() {
+	s := &r.in
+	r.tries, r.row.Tries = r.tries[:0], nil
+	if !s.has(`,"attempts":[`) {
+		return
+	}
+	for before := `{"attempt":`; !s.doubt; before = `,{"attempt":` {
+		t := protocol.Try{Attempt: int(s.integer(before))}
+		t.TerminalID = s.str(`,"terminalId":`)
+		t.GrantedAt = s.moment(`,"grantedAt":`)
+		t.StartedAt = s.moment(`,"startedAt":`)
+		t.EndedAt = s.moment(`,"endedAt":`)
+		t.Answer = protocol.Answer(s.str(`,"answer":`))
+		t.Code = protocol.Code(s.str(`,"code":`))
+		t.Message = s.str(`,"message":`)
+		s.token(`,"exitCode":`)
+		if !s.has("null") {
+			code := int(s.integer(""))
+			t.ExitCode = &code
+		}
+		t.SHA256 = s.str(`,"sha256":`)
+		t.Bytes = s.integer(`,"bytes":`)
+		s.token("}")
+		r.tries = append(r.tries, t)
+		if s.has("]") {
+			break
+		}
+	}
+	r.row.Tries = r.tries
 }

@@ -141,6 +141,20 @@ func TestCountsLeadToTheRowsThatTheyCount(t *testing.T) {
 			t.Errorf("the details lack %q: %q", want, said)
 		}
 	}
+	for _, ask := range []struct {
+		q    string
+		want []string
+	}{{"access denied", []string{"#1 no answer · LEASE_EXPIRED silent for longer than its lease · 2026-09-17 18:28:01 → 18:28:40 · pos2",
+		"#2 failed · EXECUTION_ERROR · 2026-09-17 18:28:02 → 18:28:", "pos1 · exit 3 · SHA-256 " + strings.Repeat("cd", 32)}},
+		{"succeeded", []string{"#1 succeeded · 2026-09-17 18:28:02 → 18:28:", "pos1 · SHA-256 " + strings.Repeat("ab", 32)}}} {
+		tab.Eval(fmt.Sprintf(`location.hash = "#q=" + encodeURIComponent(%q); new Promise((r) => setTimeout(r, 50))`, ask.q), nil)
+		tab.Eval(`document.querySelector("#rows .more").click()`, nil)
+		for _, want := range ask.want {
+			if said := tab.Text("#rows .detail ol"); !strings.Contains(said, want) {
+				t.Errorf("the attempts of %q lack %q: %q", ask.q, want, said)
+			}
+		}
+	}
 	var empty int
 	tab.Eval(`document.querySelector('a[href="#o=offline"]').click(); new Promise((r) => setTimeout(r, 20))`, nil)
 	tab.Eval(`document.querySelector("#rows .more").click(); Array.from(document.querySelectorAll("#rows .detail dd")).filter((d) => !d.textContent).length`, &empty)

@@ -62,7 +62,7 @@
     const of = (l) => (th.querySelector("[lang=" + l + "]") || th).textContent;
     return { zh: of("zh"), en: of("en"), type: th.dataset.type };
   });
-  const columns = titles.length - 18; // the job's own stand behind the first five
+  const columns = titles.length - 19; // the job's own stand behind the first five
   const state = { o: "", r: "", g: "", q: "", late: "", page: 0, size: pageSizes[0] };
   let found = [];
 
@@ -131,7 +131,7 @@
     const shown = whole ? cells.slice(from) : cells.slice(-1);
     const names = whole ? titles.slice(from) : titles.slice(-1);
     if (facts[i].r) list.append(el("div", {}, el("dt", {}, both("原因代码", "reason code")), el("dd", {}, el("code", {}, facts[i].r))));
-    shown.forEach((cell, k) => list.append(el("div", {}, el("dt", {}, both(names[k].zh, names[k].en)), el("dd", {}, ...(cell.textContent === "" ? ["–"] : cell.childNodes)))));
+    shown.forEach((cell, k) => list.append(el("div", { "class": cell.querySelector("ol") && "wide" }, el("dt", {}, both(names[k].zh, names[k].en)), el("dd", {}, ...(cell.textContent === "" ? ["–"] : cell.childNodes)))));
     if (!whole) list.append(el("div", {}, el("dt", {}, both("过程", "evidence")), el("dd", {}, both("见 JSON、CSV 或 XLSX 文件", "in the JSON, CSV and XLSX files"))));
     return el("tr", { "class": "detail" }, el("td", { colspan: 4 + columns }, list));
   }

@@ -49,6 +49,11 @@ func chain(n int) (head protocol.ReportHead, now, before iter.Seq2[json.RawMessa
 			row.Outcome, row.Reason, row.Status, row.Evidence.Attempts = task.OutcomeFailed, task.ReasonExecutionError, task.Failed, 2
 			row.Columns, row.SHA256, row.Bytes = nothing(), "", 0
 			row.Error = &protocol.Failure{Code: "EXECUTION_ERROR", Message: "cannot read D:\\POS\\log\\20260916.log: <access denied>"}
+			exit := 3
+			row.Attempt, row.Tries = 2, []protocol.Try{
+				{Attempt: 1, TerminalID: "pos2", GrantedAt: at(time.Second), StartedAt: at(2 * time.Second), EndedAt: at(40 * time.Second), Code: protocol.CodeLeaseExpired, Message: "silent for longer than its lease"},
+				{Attempt: 2, TerminalID: "pos1", GrantedAt: row.Evidence.GrantedAt, StartedAt: row.Evidence.StartedAt, EndedAt: row.FinishedAt, Answer: protocol.AnswerFailed,
+					Code: "EXECUTION_ERROR", Message: row.Error.Message, ExitCode: &exit, SHA256: strings.Repeat("cd", 32), Bytes: 96}}
 			first = row
 		case 1:
 			row = silent(row, task.OutcomeOffline, task.ReasonOfflineWholeWindow)

@@ -201,3 +201,14 @@ func YesNo(b bool) Pair {
 	}
 	return Pair{"否", "no"}
 }
+
+// Ended says how an attempt ended.
+func Ended(t *protocol.Try) Pair {
+	switch {
+	case t.Answer != "":
+		return Outcome(task.Outcome(t.Answer)) // they share their words
+	case t.EndedAt.IsZero():
+		return Pair{"未结束", "not ended"}
+	}
+	return Pair{"没有答复", "no answer"}
+}

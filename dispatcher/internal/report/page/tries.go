@@ -1,0 +1,83 @@
+package page
+
+import (
+	"strconv"
+	"strings"
+
+	"muster/dispatcher/internal/report/words"
+	"muster/internal/protocol"
+	"muster/internal/task"
+)
+
+// messageShown bounds the message of one attempt, in characters.
+const messageShown = 200
+
+// hashShown is how many digits of an answer's hash stand on a large page.
+const hashShown = 16
+
+// tries writes every attempt of a store: how it ended and why, from grant to end, where,
+// and what proves it.
+func (t *table) tries(row *protocol.StoreRow) {
+	list := triesOf(row)
+	if len(list) == 0 {
+		t.write("–")
+		return
+	}
+	t.write(`<ol>`)
+	for i := range list {
+		try := &list[i]
+		t.write("<li><b>#" + strconv.Itoa(try.Attempt) + "</b> " + string(both(words.Ended(try))))
+		if try.Code != "" {
+			t.cell(` · `, words.Visible(string(try.Code)))
+		}
+		if try.Message != "" && (i < len(list)-1 || row.Error == nil) { // else the row has it beside its outcome
+			t.cell(` `, shortenTo(words.Visible(try.Message), messageShown))
+		}
+		t.cell(` · `, t.span(try))
+		t.cell(` · `, words.Visible(try.TerminalID))
+		if try.ExitCode != nil {
+			t.write(` · exit ` + strconv.Itoa(*try.ExitCode))
+		}
+		t.proof(try)
+	}
+	t.write("</ol>")
+}
+
+// span is from the grant to the end; the day of the end is named if it is another one.
+func (t *table) span(try *protocol.Try) string {
+	from, to := moment(try.GrantedAt, t.zone), moment(try.EndedAt, t.zone)
+	if day, _, _ := strings.Cut(from, " "); day != "" {
+		to = strings.TrimPrefix(to, day+" ")
+	}
+	return from + " → " + to
+}
+
+func (t *table) proof(try *protocol.Try) {
+	if sum := try.SHA256; sum != "" {
+		if t.large {
+			sum = sum[:hashShown] + "…"
+		}
+		t.write(` · SHA-256 <code>` + sum + `</code>`)
+	}
+}
+
+// triesOf are the row's attempts; where it lists none, the one that it tells itself.
+func triesOf(row *protocol.StoreRow) []protocol.Try {
+	if len(row.Tries) > 0 || row.Attempt == 0 || row.Evidence.GrantedAt.IsZero() {
+		return row.Tries
+	}
+	try := protocol.Try{Attempt: row.Attempt, TerminalID: row.TerminalID, GrantedAt: row.Evidence.GrantedAt, EndedAt: row.FinishedAt, SHA256: row.SHA256, Bytes: row.Bytes}
+	switch row.Status {
+	case task.Succeeded:
+		try.Answer = protocol.AnswerSucceeded
+	case task.Failed:
+		try.Answer = protocol.AnswerFailed
+	case task.Cancelled:
+		try.Answer = protocol.AnswerCancelled
+	case task.Pending, task.Running:
+	}
+	if row.Error != nil {
+		try.Code, try.Message = row.Error.Code, row.Error.Message
+	}
+	return []protocol.Try{try}
+}
