@@ -92,6 +92,9 @@ func pointerOf(e gojsonschema.ResultError) string {
 	return clip(b.String())
 }
 
+// idPattern is that of every id in the schemas: people get its rule in words.
+const idPattern = `^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`
+
 // reasonOf words one error in English and Chinese. The names of types and
 // words of the schema stay as they are: they are what must be typed.
 func reasonOf(e gojsonschema.ResultError) (en, zh string) {
@@ -109,6 +112,9 @@ func reasonOf(e gojsonschema.ResultError) (en, zh string) {
 	case "enum":
 		return "must be one of " + detail("allowed"), "必须是以下之一：" + detail("allowed")
 	case "pattern":
+		if detail("pattern") == idPattern {
+			return "must be 1 to 63 of A-Z a-z 0-9 . _ - and start with a letter or digit", "须由 1 至 63 个 A-Z a-z 0-9 . _ - 组成，以字母或数字开头"
+		}
 		return "must match " + detail("pattern"), "格式必须符合 " + detail("pattern")
 	case "format":
 		return "must be a valid " + detail("format"), "不是有效的 " + detail("format")
