@@ -7,16 +7,18 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"time"
 
 	"muster/edge-agent/internal/config"
 	"muster/edge-agent/internal/enrol"
 	"muster/edge-agent/internal/link"
+	"muster/internal/files"
 	"muster/internal/usage"
 )
 
-const enrollUsage = `usage: edge-agent enroll --token TOKEN --headquarters URL --identity FOLDER [flags]
+const enrollUsage = `usage: edge-agent enroll --token-file FILE --headquarters URL --identity FOLDER [flags]
 
 An operator at headquarters makes the token: dispatcher enroll STORE TERMINAL.
 It is good for one terminal, once, for 24 hours. The private key is made here and
@@ -72,7 +74,8 @@ broker:
 // is something to ask for.
 func enrolmentOf(args []string, stdout, stderr io.Writer) (request enrol.Request, code int) {
 	flags := flag.NewFlagSet("edge-agent enroll", flag.ContinueOnError)
-	flags.StringVar(&request.Token, "token", "", "`token` of headquarters")
+	flags.StringVar(&request.Token, "token", "", "`token` of headquarters; every user of this machine can read it here, prefer --token-file")
+	tokenFile := flags.String("token-file", "", "`file` with the token of headquarters, - for standard input")
 	flags.StringVar(&request.URL, "headquarters", "", "`URL` of headquarters' enrolment, such as https://hq.example:8443")
 	flags.StringVar(&request.Folder, "identity", "", "`folder` to put the identity into; empty: identity.folder of the file")
 	flags.StringVar(&request.Store, "store", "", "store `id` that the token must be for; empty: the file's, else any")
@@ -107,8 +110,10 @@ func enrolmentOf(args []string, stdout, stderr io.Writer) (request enrol.Request
 	switch {
 	case flags.NArg() > 0:
 		return wrong(usage.Unknown("argument", flags.Arg(0), nil, enrollHelp))
-	case request.Token == "":
-		missing = "--token is missing"
+	case request.Token == "" && *tokenFile == "":
+		missing = "--token-file is missing"
+	case request.Token != "" && *tokenFile != "":
+		missing = "--token and --token-file say the same, one is enough"
 	case request.URL == "":
 		missing = "--headquarters is missing"
 	case request.Folder == "":
@@ -116,7 +121,26 @@ func enrolmentOf(args []string, stdout, stderr io.Writer) (request enrol.Request
 	case (request.Store == "") != (request.Terminal == ""):
 		missing = "--store and --terminal go together"
 	default:
-		return request, -1
+		return tokenOf(request, *tokenFile, stderr)
 	}
 	return wrong(errors.New(missing + "; " + usage.Help(enrollHelp)))
+}
+
+// tokenOf reads the token from path, - for standard input; without a path the command
+// line had it, of which it warns. code is as in enrolmentOf.
+func tokenOf(request enrol.Request, path string, stderr io.Writer) (_ enrol.Request, code int) {
+	var err error
+	switch path {
+	case "":
+		fmt.Fprintln(stderr, "edge-agent: enroll: every user of this machine can read what --token says; --token-file FILE, or - for standard input, keeps it to yourself")
+	case "-":
+		request.Token, err = files.SecretFrom(os.Stdin)
+	default:
+		request.Token, err = files.ReadSecret(path)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "edge-agent: enroll: cannot read the token:", err)
+		return request, 1
+	}
+	return request, -1
 }

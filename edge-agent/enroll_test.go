@@ -91,6 +91,7 @@ func enrollAs(t *testing.T, bin string, door *hqtest.Enrolment, config string) {
 	t.Helper()
 	run := func(args ...string) (string, int) {
 		cmd := exec.Command(bin, args...)
+		cmd.Stdin = strings.NewReader(door.Token(trust.Holder{Store: "009", Terminal: "pos-1"}) + "\n")
 		out, err := cmd.CombinedOutput()
 		if cmd.ProcessState == nil {
 			t.Fatal(err)
@@ -99,6 +100,10 @@ func enrollAs(t *testing.T, bin string, door *hqtest.Enrolment, config string) {
 	}
 	token := door.Token(trust.Holder{Store: "007", Terminal: "pos-1"})
 	other := door.Token(trust.Holder{Store: "008", Terminal: "pos-1"})
+	kept := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(kept, []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	configuration := fmt.Sprintf("\nidentity:\n  folder: %q\nbroker:\n  url: \"mqtts://127.0.0.1:8883\"\n", filepath.Join(filepath.Dir(config), "identity"))
 	for _, tc := range []struct {
 		args []string
@@ -106,7 +111,11 @@ func enrollAs(t *testing.T, bin string, door *hqtest.Enrolment, config string) {
 		want string
 	}{
 		{[]string{"--token", other}, 1, "NOT_ALLOWED: the token is for another terminal"},
-		{[]string{"--token", token}, 0, "terminal pos-1 of store 007 is enrolled in " + filepath.Join(filepath.Dir(config), "identity")},
+		{[]string{"--token", other}, 1, "every user of this machine can read what --token says"},
+		{[]string{"--token", other, "--token-file", kept}, 2, "one is enough"},
+		{[]string{"--token-file", kept + "-not"}, 1, "cannot read the token"},
+		{[]string{"--token-file", "-"}, 1, "NOT_ALLOWED: the token is for another terminal"},
+		{[]string{"--token-file", kept}, 0, "terminal pos-1 of store 007 is enrolled in " + filepath.Join(filepath.Dir(config), "identity")},
 		{[]string{"--token", token}, 1, "use --force"},
 		{[]string{"--token", token, "--force"}, 1, "the token was used"},
 		{[]string{"--token", door.Token(trust.Holder{Store: "007", Terminal: "pos-1"}), "--force"}, 0, configuration},

@@ -90,7 +90,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"run-once", "-store", "1", "no-such-file"}, 1, "cannot read the task"},
 		{[]string{"doctor", "-config", bad}, 1, "fail  configuration: " + bad + ":2"},
 		{[]string{"enroll", "-help"}, 0, "usage: edge-agent enroll"},
-		{[]string{"enroll", "--headquarters", "https://hq", "--identity", "x"}, 2, "--token is missing"},
+		{[]string{"enroll", "--headquarters", "https://hq", "--identity", "x"}, 2, "--token-file is missing"},
 		{[]string{"enroll", "--token", "x", "--identity", "x"}, 2, "--headquarters is missing"},
 		{[]string{"enroll", "--token", "x", "--headquarters", "https://hq"}, 2, "--identity is missing"},
 		{[]string{"enroll", "--token", "x", "--headquarters", "https://hq", "--identity", "x", "--store", "1"}, 2, "go together"},
