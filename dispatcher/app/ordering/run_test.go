@@ -52,7 +52,6 @@ func TestTheSameRequestMakesOneRun(t *testing.T) {
 		"the same":                 `{"requestId":"r","job":"collect_log","stores":["1E5","007"],"input":{"date":"2026-09-17","topErrors":5}}`,
 		"other white space":        "{ \"requestId\":\"r\",\"job\":\"collect_log\",\n\"stores\":[\"1E5\",\"007\"],\"input\":{\"date\":\"2026-09-17\",\"topErrors\":5}}",
 		"other order and a double": `{"input":{"topErrors":5,"date":"2026-09-17"},"stores":["007","1E5","007"],"job":"collect_log","requestId":"r"}`,
-		"a member nobody knows":    `{"requestId":"r","job":"collect_log","stores":["1E5","007"],"input":{"date":"2026-09-17","topErrors":5},"x":1}`,
 	} {
 		reply := d.ask(protocol.VerbRun, payload)
 		if !reply.OK || reply.RunID != first.RunID || !*reply.Duplicate || reply.Stores != 2 || !reply.BarrierAt.Equal(first.BarrierAt.Time) {

@@ -10,6 +10,7 @@ import (
 	"github.com/xeipuuv/gojsonschema"
 
 	"muster/internal/protocol"
+	"muster/internal/usage"
 )
 
 const (
@@ -53,11 +54,15 @@ func orDocument(pointer, word string) string {
 
 // faults turns the library's errors into sorted lines without repetition.
 // Lines that only say that a part failed go when the part's own line is there.
-func faults(errs []gojsonschema.ResultError) []fault {
+func (s *Schema) faults(errs []gojsonschema.ResultError) []fault {
 	var out, framing []fault
 	for _, e := range errs {
 		f := fault{pointer: pointerOf(e)}
 		f.reason, f.reasonZh = reasonOf(e)
+		if meant := s.meant(e); meant != "" {
+			f.reason += fmt.Sprintf("; did you mean %q?", meant)
+			f.reasonZh += fmt.Sprintf("，是否应为 %q？", meant)
+		}
 		switch e.Type() {
 		case "number_all_of", "condition_then", "condition_else":
 			framing = append(framing, f)
@@ -75,6 +80,16 @@ func faults(errs []gojsonschema.ResultError) []fault {
 		return strings.Compare(a.reason, b.reason)
 	})
 	return slices.Compact(out)
+}
+
+// meant is the member that one of the document's own object is probably a misspelling
+// of, "" when it is none.
+func (s *Schema) meant(e gojsonschema.ResultError) string {
+	name, _ := e.Details()["property"].(string)
+	if e.Type() != "additional_property_not_allowed" || strings.Contains(e.Context().String(separator), separator) || len(name) > maxText {
+		return ""
+	}
+	return usage.Nearest(name, s.members)
 }
 
 func pointerOf(e gojsonschema.ResultError) string {

@@ -14,6 +14,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/xeipuuv/gojsonreference"
 	"github.com/xeipuuv/gojsonschema"
@@ -29,7 +31,8 @@ const maxSchemaBytes = 1 << 20
 type Schema struct {
 	name     string
 	compiled *gojsonschema.Schema
-	sure     *sure // asked first
+	members  []string // that it names for the document's own object
+	sure     *sure    // asked first
 }
 
 // Compile checks and compiles a schema document; name is said in errors.
@@ -65,7 +68,7 @@ func Compile(name string, doc []byte) (s *Schema, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot compile schema %s: %w", name, err)
 	}
-	return &Schema{name: name, compiled: compiled, sure: reduce(root)}, nil
+	return &Schema{name: name, compiled: compiled, members: membersOf(root), sure: reduce(root)}, nil
 }
 
 // Name returns the name given to Compile.
@@ -116,7 +119,14 @@ func (s *Schema) ask(clean []byte) error {
 	if result.Valid() {
 		return nil
 	}
-	return s.refusal(faults(result.Errors()))
+	return s.refusal(s.faults(result.Errors()))
+}
+
+// membersOf lists the properties that a schema names at its root, in order.
+func membersOf(root any) []string {
+	object, _ := root.(map[string]any)
+	properties, _ := object["properties"].(map[string]any)
+	return slices.Sorted(maps.Keys(properties))
 }
 
 func decode(clean []byte) (any, error) {

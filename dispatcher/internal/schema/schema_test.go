@@ -196,12 +196,13 @@ func TestRefusalNamesEveryFaultInOrder(t *testing.T) {
 		"properties":{
 			"a":{"type":["integer","null"],"minimum":1,"maximum":10},"b":{"type":"string","maxLength":2,"pattern":"^x"},
 			"l":{"type":"array","minItems":1,"items":{"type":"object","properties":{"a/b~c":{"enum":["u","v"]}}}},
-			"t":{"type":"string","format":"date-time"}}`)
+			"t":{"type":"string","format":"date-time"},"limit":{"type":"integer"}}`)
 	for name, c := range map[string]struct{ doc, path, want string }{
 		"required":    {`{}`, "/a", "/a: is required\n/b: is required"},
 		"type":        {`[]`, "", "document: must be object, not array"},
 		"null":        {`null`, "", "document: must be object, not null"},
-		"several":     {`{"a":0,"b":"yyy","c":1}`, "/a", "/a: must be at least 1\n/b: must have at most 2 characters\n/b: must match ^x\n/c: is not allowed"},
+		"several":     {`{"a":0,"b":"yyy","other":1}`, "/a", "/a: must be at least 1\n/b: must have at most 2 characters\n/b: must match ^x\n/other: is not allowed"},
+		"misspelt":    {`{"a":1,"b":"x","limt":1}`, "/limt", `/limt: is not allowed; did you mean "limit"?`},
 		"union":       {`{"a":"1","b":"x"}`, "/a", "/a: must be integer or null, not string"},
 		"escaped":     {`{"a":1,"b":"x","l":[{},{"a/b~c":1}]}`, "/l/1/a~1b~0c", `/l/1/a~1b~0c: must be one of "u", "v"`},
 		"empty list":  {`{"a":1,"b":"x","l":[]}`, "/l", "/l: must have at least 1 items"},

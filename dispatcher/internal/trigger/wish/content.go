@@ -66,8 +66,7 @@ func Differing(a, b string) []string {
 }
 
 // contentOfRun leaves out what does not count: white space, the order of members, of
-// stores and of doubles, and members that nobody knows. Numbers count as they are
-// written.
+// stores and of doubles. Numbers count as they are written.
 func contentOfRun(request protocol.RunRequest) (Content, error) {
 	request.RequestID, request.Deadline = "", 0
 	for _, ids := range []*[]string{&request.Stores.Stores, &request.Stores.AllBut} {
