@@ -42,15 +42,7 @@ func (a *Agent) restore(now time.Time) {
 			// The receipt was obeyed and the crash came before it was noted.
 			a.note(e.TaskID, journal.PhaseReceipted, e.Attempt)
 			a.dropIdle(w)
-		case journal.PhaseClaimed:
-			if a.journal.Gap() {
-				// The grant may stand in a lost line: trust the sync instead.
-				a.note(e.TaskID, journal.PhaseOffered, e.Attempt)
-				if a.disk.err != nil {
-					a.disk.owed[e.TaskID] = a.entry(e.TaskID, journal.PhaseOffered, e.Attempt)
-				}
-			}
-		case journal.PhaseOffered, journal.PhaseReceipted, journal.PhaseDropped:
+		case journal.PhaseOffered, journal.PhaseClaimed, journal.PhaseReceipted, journal.PhaseDropped:
 		}
 	}
 }

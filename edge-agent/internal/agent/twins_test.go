@@ -1,7 +1,12 @@
 package agent_test
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,6 +86,45 @@ func TestAClaimNamesTheProcessBefore(t *testing.T) {
 		}
 		b.grantTo(second.Instance, "t1", 1)
 		b.result()
+		b.wantMarks("t1/1")
+	})
+}
+
+// TestAHoleInTheJournalNamesNoProcessBefore: the line of the grant is lost, and one
+// behind it is there. Headquarters says the grant again to whoever names the process
+// that it was for.
+func TestAHoleInTheJournalNamesNoProcessBefore(t *testing.T) { // I3
+	inBubble(t, count, func(t *testing.T, b *bench) {
+		b.connect(pending("t1"))
+		b.offer("t1")
+		first := b.claimed()
+		b.grantTo(first.Instance, "t1", 1)
+		b.wantMarks("t1/1")
+		b.offer("t2")
+		b.kill()
+		name := filepath.Join(b.folder, "journal.log")
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := slices.DeleteFunc(strings.SplitAfter(string(text), "\n"), func(line string) bool {
+			return strings.Contains(line, `"t1"`) && !strings.Contains(line, `"offered"`) && !strings.Contains(line, `"claimed"`)
+		})
+		if err := errors.Join(os.WriteFile(name, []byte(strings.Join(lines, "")), 0o600), os.RemoveAll(filepath.Join(b.folder, "outbox"))); err != nil {
+			t.Fatal(err)
+		}
+		b.start()
+		b.kill() // at once: the file that it wrote anew looks whole
+		b.start()
+		b.agent.Up()
+		b.offer("t1")
+		b.sync(held("t1", 1, first.Instance))
+		sleep(5 * time.Minute)
+		for _, c := range drain[protocol.Claim](t, b.wire, protocol.KindClaim) {
+			if c.TaskID == "t1" && c.Previous != "" {
+				t.Errorf("claimed after %q", c.Previous)
+			}
+		}
 		b.wantMarks("t1/1")
 	})
 }

@@ -2,9 +2,12 @@ package journal
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -48,7 +51,7 @@ func (j *Journal) ready(sync bool) error {
 // Mend writes the file anew when it takes no lines, and says whether it does now.
 func (j *Journal) Mend() error { return j.ready(true) }
 
-// append writes a line, and takes a half-written one back, so that no later
+// append writes the next line, and takes a half-written one back, so that no later
 // line ever joins it. What can be neither, or may not have reached the disk, is
 // written anew before the next line.
 func (j *Journal) append(line []byte, sync bool) error {
@@ -59,6 +62,7 @@ func (j *Journal) append(line []byte, sync bool) error {
 	}
 	if err == nil {
 		j.size += int64(len(line))
+		j.lines++
 		return nil
 	}
 	if undo := j.truncate(j.size); undo != nil || written || errors.Is(err, syscall.EFBIG) {
@@ -76,14 +80,16 @@ func (j *Journal) truncate(size int64) error {
 	return err
 }
 
-// rewrite replaces the file with one line an entry and reopens it.
+// rewrite replaces the file with one line an entry, in the order in which they were
+// written, and reopens it.
 func (j *Journal) rewrite() error {
 	j.forget()
 	var b bytes.Buffer
 	b.WriteString(header)
-	for _, e := range j.entries {
+	entries := slices.SortedFunc(maps.Values(j.entries), func(x, y Entry) int { return cmp.Compare(x.At, y.At) })
+	for i, e := range entries {
 		e.Seq, e.ProvenAt = j.seq, j.provenAt
-		line, err := encodeLine(e)
+		line, err := encodeLine(e, i+1)
 		if err != nil {
 			return err
 		}
@@ -95,7 +101,7 @@ func (j *Journal) rewrite() error {
 	if err := j.replace(b.Bytes()); err != nil {
 		return err
 	}
-	j.size = int64(b.Len())
+	j.size, j.lines = int64(b.Len()), len(entries)
 	j.compact = max(compactAt, 4*j.size)
 	return nil
 }

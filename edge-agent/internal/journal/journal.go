@@ -1,8 +1,8 @@
 // Package journal is the terminal's memory of its tasks across crashes: which
 // attempt was claimed, granted, started, finished or receipted.
 //
-// It is an append-only file of checksummed lines, each the whole entry of one
-// task; the last good line of a task counts. Own code rather than a database:
+// It is an append-only file of numbered lines with checksums, each the whole entry
+// of one task; the last good line of a task counts. Own code rather than a database:
 // one writer, a few hundred live entries, and a format that a technician can
 // read with a pager on a broken terminal, in 0 bytes of extra binary.
 //
@@ -91,10 +91,11 @@ type Journal struct {
 	log     *slog.Logger
 	file    *os.File
 	size    int64
+	lines   int   // in file, without the header
 	compact int64 // size from which the next Put compacts
 	entries map[string]Entry
 	closed  int
-	gap     bool
+	gap     bool // lines were lost or moved, or the file was missing
 	last    int64
 	damaged [][]byte // lines that are not set aside yet
 	// exclusive: the system replaces no file that is open, as Windows does not.
@@ -112,7 +113,9 @@ type Journal struct {
 // Open reads the journal in folder, which must exist and be locked by the
 // caller, and makes it ready to append. A torn last line is dropped with a
 // warning: what it recorded was not yet acted upon. A damaged line elsewhere
-// is copied to a side file, and Gap reports true.
+// is copied to a side file. When lines were lost, moved or damaged, or the file was
+// missing, what reads as claimed may in truth have been granted: it is offered then.
+// Lines that are missing at the end alone nobody can tell.
 //
 // A disk that takes no writes does not keep it from opening: Trouble then says
 // why every Put fails, until one finds room.
@@ -150,10 +153,6 @@ func (j *Journal) closeFile() error {
 	j.file = nil
 	return err
 }
-
-// Gap reports whether lines were lost, or the file was missing: then a task
-// that reads as claimed may in truth have been granted.
-func (j *Journal) Gap() bool { return j.gap }
 
 // LastWrite is the time of the newest entry, zero when there is none.
 func (j *Journal) LastWrite() time.Time {
@@ -200,9 +199,10 @@ func (j *Journal) Note(e Entry) error { return j.put(e, false) }
 func (j *Journal) put(e Entry, sync bool) error {
 	e.At = max(j.now().UnixMilli(), j.last+1)
 	e.Seq, e.ProvenAt = max(e.Seq, j.seq), max(e.ProvenAt, j.provenAt)
-	line, err := encodeLine(e)
+	var line []byte
+	err := j.ready(sync)
 	if err == nil {
-		err = j.ready(sync)
+		line, err = encodeLine(e, j.lines+1)
 	}
 	if err == nil {
 		err = j.append(line, sync)
@@ -230,11 +230,16 @@ func (j *Journal) take(e Entry) {
 		j.closed++
 	}
 	j.entries[e.TaskID] = e
-	j.last = max(j.last, e.At)
-	j.seq, j.provenAt = max(j.seq, e.Seq), max(j.provenAt, e.ProvenAt)
+	j.rise(e)
 	if j.closed > maxClosed+maxClosed/10 {
 		j.forget()
 	}
+}
+
+// rise lifts what no line may fall below.
+func (j *Journal) rise(e Entry) {
+	j.last = max(j.last, e.At)
+	j.seq, j.provenAt = max(j.seq, e.Seq), max(j.provenAt, e.ProvenAt)
 }
 
 // forget drops the oldest entries of tasks that are over. With the newest the

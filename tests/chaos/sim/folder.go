@@ -120,6 +120,16 @@ func lose(folder string, loss Loss) error {
 			}
 		}
 		return os.WriteFile(journal, bytes.Join(lines, nil), 0o600)
+	case Swapped:
+		text, err := os.ReadFile(journal)
+		if err != nil {
+			return err
+		}
+		lines := bytes.SplitAfter(text, []byte("\n"))
+		if last := len(lines) - 2; last > 1 { // 0 is the header, and nothing stands behind the last
+			lines[last], lines[last-1] = lines[last-1], lines[last]
+		}
+		return os.WriteFile(journal, bytes.Join(lines, nil), 0o600)
 	case Nothing:
 	}
 	return nil

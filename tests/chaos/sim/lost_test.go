@@ -41,6 +41,7 @@ func TestWhatAKilledAgentStartedIsNotStartedAgain(t *testing.T) {
 		"journal gone":      {2, sim.Gone, forgot, task.Succeeded, ""},
 		"journal emptied":   {2, sim.Emptied, forgot, task.Succeeded, ""},
 		"journal garbled":   {2, sim.Garbled, forgot, task.Succeeded, ""},
+		"journal swapped":   {2, sim.Swapped, remembers, task.Failed, task.ReasonExecutionError},
 		"gone, one attempt": {1, sim.Gone, forgot[:1], task.Failed, task.ReasonLeaseExpired},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -90,12 +90,13 @@ type Fault struct {
 // Loss is what becomes of a journal.
 type Loss string
 
-// The losses. After each of them the agent cannot know what it started.
+// The losses. After all but Swapped the agent cannot know what it started.
 const (
 	Nothing Loss = ""
 	Gone    Loss = "gone"
 	Emptied Loss = "emptied"
 	Garbled Loss = "garbled" // each line that tells of a start is damaged
+	Swapped Loss = "swapped" // its last two lines change places
 )
 
 // Kind is what goes wrong.
