@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"muster/tests/programs"
@@ -72,7 +74,7 @@ func TestOneConfigurationOfThreeLayers(t *testing.T) {
 	if strings.Contains(said.String(), "hunter2pass") {
 		t.Errorf("a password is shown:\n%s", said.String())
 	}
-	if !strings.Contains(errs.String(), "MUSTER_ADMISION_BURST, which is no key") {
+	if !strings.Contains(errs.String(), "warning: the environment has MUSTER_ADMISION_BURST, which is no key") {
 		t.Errorf("warnings: %q", errs.String())
 	}
 	said.Reset()
@@ -97,6 +99,48 @@ func TestVersionAndCompletion(t *testing.T) {
 		if code := run(t.Context(), c.args, &said, &said); code != 0 || !strings.Contains(said.String(), c.says) {
 			t.Errorf("%v: exit %d: %.300s", c.args, code, said.String())
 		}
+	}
+}
+
+// readyWriter calls seen once headquarters says that it is ready.
+type readyWriter struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	seen func()
+}
+
+func (w *readyWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if bytes.Contains(p, []byte("headquarters is ready")) {
+		w.seen()
+	}
+	return w.text.Write(p)
+}
+
+func TestServeWarnsOfAMisspeltVariable(t *testing.T) {
+	programs.BareEnvironment(t)
+	t.Setenv("MUSTER_ADMISION_GRANT_BURST", "31415")
+	t.Setenv("MUSTER_USER", "chen") // of the operator's commands
+	folder := t.TempDir()
+	path := filepath.Join(folder, "dispatcher.yaml")
+	text := "data_folder: data\nreports_folder: reports\nlog: {format: text}\n" +
+		"broker:\n  anonymous: true\n  listeners:\n    tcp: {address: \"127.0.0.1:0\"}\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	said := &readyWriter{seen: cancel}
+	if code := run(ctx, []string{"serve", "-c", path}, said, said); code != 0 {
+		t.Fatalf("exit %d: %s", code, said.text.String())
+	}
+	log := said.text.String()
+	if !strings.Contains(log, "level=WARN") || !strings.Contains(log, "variable=MUSTER_ADMISION_GRANT_BURST did_you_mean=MUSTER_ADMISSION_GRANT_BURST\n") {
+		t.Errorf("no warning in the log: %s", log)
+	}
+	if strings.Contains(log, "31415") || strings.Contains(log, "MUSTER_USER") {
+		t.Errorf("the log has what the variable says, or one that is known: %s", log)
 	}
 }
 

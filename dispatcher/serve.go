@@ -54,6 +54,7 @@ func serveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			unknownVariables().Warn(log)
 			defer heap.Hold(heap.Size)()
 			hangup := make(chan os.Signal, 1) // one that waits stands for all
 			signal.Notify(hangup, syscall.SIGHUP)
@@ -90,7 +91,8 @@ which goes over both. An empty variable counts as none. Lists and maps are YAML:
 			if err != nil {
 				return err
 			}
-			found := sound{Unknown: unknownVariables()}
+			strays := unknownVariables()
+			found := sound{Unknown: strays.Names()}
 			if found.Jobs, found.Stores, err = cfg.CheckLists(); err != nil {
 				return err
 			}
@@ -111,8 +113,8 @@ which goes over both. An empty variable counts as none. Lists and maps are YAML:
 			for _, old := range cfg.Ended(time.Now()) {
 				screen.Say(cmd.ErrOrStderr(), "warning: %v; clients will refuse it: give the listener a new one, or set this machine's clock right\n", old)
 			}
-			for _, name := range found.Unknown {
-				screen.Say(cmd.ErrOrStderr(), "warning: the environment has %s, which is no key\n", name)
+			for _, stray := range strays {
+				screen.Say(cmd.ErrOrStderr(), "warning: %v\n", stray)
 			}
 			return err
 		},
@@ -124,8 +126,8 @@ which goes over both. An empty variable counts as none. Lists and maps are YAML:
 }
 
 // unknownVariables are those that mean nothing to this program.
-func unknownVariables() []string {
-	return append([]string{}, settings.UnknownEnv(os.Environ(), &config.Config{}, screen.Variables()...)...)
+func unknownVariables() settings.Strays {
+	return settings.UnknownEnv(os.Environ(), &config.Config{}, screen.Variables()...)
 }
 
 func versionCommand() *cobra.Command {

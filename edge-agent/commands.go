@@ -44,7 +44,8 @@ func (l *line) check(stdout, stderr io.Writer) error {
 	if err := app.Check(cfg, said); err != nil {
 		return err
 	}
-	found := sound{Store: cfg.Store, Terminal: cfg.Terminal, Unknown: append([]string{}, settings.UnknownEnv(os.Environ(), &app.Config{})...)}
+	strays := unknownVariables()
+	found := sound{Store: cfg.Store, Terminal: cfg.Terminal, Unknown: strays.Names()}
 	if found.Effective, err = cfg.Effective(); err != nil {
 		return err
 	}
@@ -54,16 +55,19 @@ func (l *line) check(stdout, stderr io.Writer) error {
 	case l.effective:
 		err = settings.WriteEffective(stdout, found.Effective)
 	}
-	for _, name := range found.Unknown {
-		fmt.Fprintf(stderr, "warning: the environment has %s, which is no key\n", name)
+	for _, stray := range strays {
+		fmt.Fprintf(stderr, "warning: %v\n", stray)
 	}
 	return err
 }
 
+// unknownVariables are those that mean nothing to this program.
+func unknownVariables() settings.Strays { return settings.UnknownEnv(os.Environ(), &app.Config{}) }
+
 // doctor returns the exit code.
 func (l *line) doctor(ctx context.Context, stdout io.Writer) int {
 	cfg, err := l.load()
-	findings := doctor.Run(ctx, app.Checks(cfg, l.path, err, settings.UnknownEnv(os.Environ(), &app.Config{})))
+	findings := doctor.Run(ctx, app.Checks(cfg, l.path, err, unknownVariables()))
 	if l.asJSON {
 		err = writeJSON(stdout, findings)
 	} else {
@@ -93,6 +97,7 @@ func (l *line) once(ctx context.Context, stdin io.Reader, stdout, stderr io.Writ
 	if err != nil {
 		return 0, err
 	}
+	unknownVariables().Warn(log)
 	task, err := readTask(stdin, l.args[0])
 	if err != nil {
 		return 0, err

@@ -183,5 +183,6 @@ func (l *line) work(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	unknownVariables().Warn(log)
 	return app.Run(ctx, cfg, app.Options{Version: version, Logger: log})
 }

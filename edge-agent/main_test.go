@@ -133,6 +133,7 @@ executors:
 	}
 	bin := build(t)
 	first := exec.Command(bin, "-config", path)
+	first.Env = append(first.Environ(), "MUSTER_WORK_FODLER=elsewhere")
 	var log bytes.Buffer
 	first.Stderr = &log
 	if err := first.Start(); err != nil {
@@ -159,8 +160,9 @@ executors:
 	if err := first.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := first.Wait(); err != nil {
-		t.Errorf("it ended with %v: %s", err, log.String())
+	misspelt := "variable=MUSTER_WORK_FODLER did_you_mean=MUSTER_WORK_FOLDER\n"
+	if err := first.Wait(); err != nil || !strings.Contains(log.String(), misspelt) {
+		t.Errorf("it ended with %v, and has to say %s: %s", err, misspelt, log.String())
 	}
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("it took %v to stop", took)

@@ -16,6 +16,7 @@ import (
 	"muster/edge-agent/internal/journal"
 	"muster/edge-agent/internal/link"
 	"muster/internal/doctor"
+	"muster/internal/settings"
 )
 
 // agentFiles is how many files and connections an agent may have open: programs
@@ -24,7 +25,7 @@ const agentFiles = 256
 
 // Checks are what doctor looks at. path is the configuration's, and trouble says
 // why it could not be read, when nothing else can be looked at.
-func Checks(cfg *Config, path string, trouble error, unknown []string) []doctor.Check {
+func Checks(cfg *Config, path string, trouble error, unknown settings.Strays) []doctor.Check {
 	if path == "" {
 		path = "the built-in configuration"
 	}

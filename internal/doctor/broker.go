@@ -19,13 +19,13 @@ import (
 
 // Configuration is the first check of a program: trouble says why its configuration
 // cannot be used, and unknown are variables of the environment that are no keys.
-func Configuration(program, path string, trouble error, unknown []string) Check {
+func Configuration(program, path string, trouble error, unknown settings.Strays) Check {
 	return Check{"configuration", func(context.Context) Finding {
 		switch {
 		case trouble != nil:
 			return Bad("edit it; "+program+" check-config looks again", "%v", trouble)
 		case len(unknown) > 0:
-			return Warning("correct the name, or unset it; check-config --print-effective shows the keys", "%s is valid; the environment has %v, which is no key", path, unknown)
+			return Warning("correct the name, or unset it; check-config --print-effective shows the keys", "%s is valid; %v", path, unknown)
 		}
 		return Good("%s is valid", path)
 	}}

@@ -69,23 +69,6 @@ func FromEnv(environ []string, config any) []Value {
 	return values
 }
 
-// UnknownEnv lists the variables of the house's prefix that are neither a key of
-// the configuration nor among known: misspelt, most likely.
-func UnknownEnv(environ []string, config any, known ...string) []string {
-	for _, key := range Keys(config) {
-		known = append(known, key.Env)
-	}
-	var unknown []string
-	for _, pair := range environ {
-		name, _, _ := strings.Cut(pair, "=")
-		if strings.HasPrefix(name, EnvPrefix) && !slices.Contains(known, name) {
-			unknown = append(unknown, name)
-		}
-	}
-	slices.Sort(unknown)
-	return unknown
-}
-
 // fromFlag is what Value.From says of a command line.
 const fromFlag = "--set"
 

@@ -136,6 +136,7 @@ func (g given) serve(ctx context.Context, version string, errs io.Writer, hangup
 	if err != nil {
 		return err
 	}
+	unknownVariables().Warn(logger)
 	s, err := server.New(cfg.Broker, server.Options{Logger: logger, OwnFiles: ownFiles})
 	if err != nil {
 		return cfg.located(err)
@@ -206,8 +207,8 @@ func (g given) check(out, errs io.Writer, effective, asJSON bool) error {
 	for key, why := range cfg.Broker.Ended(time.Now()) {
 		fmt.Fprintf(errs, "warning: %v; clients will refuse it: give the listener a new one, or set this machine's clock right\n", cfg.file.Errorf("$.broker."+key, "%s", why))
 	}
-	for _, name := range unknownVariables() {
-		fmt.Fprintf(errs, "warning: the environment has %s, which is no key\n", name)
+	for _, stray := range unknownVariables() {
+		fmt.Fprintf(errs, "warning: %v\n", stray)
 	}
 	return err
 }
@@ -228,7 +229,7 @@ func (g given) doctor(ctx context.Context, out io.Writer, asJSON bool) int {
 }
 
 // unknownVariables are those that mean nothing to this program.
-func unknownVariables() []string { return settings.UnknownEnv(os.Environ(), &Config{}) }
+func unknownVariables() settings.Strays { return settings.UnknownEnv(os.Environ(), &Config{}) }
 
 // hashPassword reads one password, without its final line break, and writes the
 // text for a users file.

@@ -87,6 +87,8 @@ func TestHashPasswordPrintsWhatAUsersFileTakes(t *testing.T) {
 }
 
 func TestRunServesUntilSignalled(t *testing.T) {
+	programs.BareEnvironment(t)
+	t.Setenv("MUSTER_BROKER_LISTENERS_TCP_ADRESS", "127.0.0.1:1")
 	path := filepath.Join(t.TempDir(), "broker.yaml")
 	text := "broker:\n  anonymous: true\n  listeners:\n    tcp:\n      address: 127.0.0.1:0\nlog:\n  format: text\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -97,8 +99,13 @@ func TestRunServesUntilSignalled(t *testing.T) {
 	if code := app.Run(ctx, "v1", []string{"-config", path}, nil, nil, started, nil); code != 0 {
 		t.Fatalf("exit %d: %s", code, started.String())
 	}
-	if !strings.Contains(started.String(), "broker stops") {
-		t.Errorf("log: %s", started.String())
+	for _, line := range []string{"broker stops", "level=WARN", "variable=MUSTER_BROKER_LISTENERS_TCP_ADRESS did_you_mean=MUSTER_BROKER_LISTENERS_TCP_ADDRESS"} {
+		if !strings.Contains(started.String(), line) {
+			t.Errorf("no %q in the log: %s", line, started.String())
+		}
+	}
+	if strings.Contains(started.String(), "127.0.0.1:1 ") || strings.Contains(started.String(), `127.0.0.1:1"`) {
+		t.Errorf("the log has what the variable says: %s", started.String())
 	}
 }
 
@@ -187,7 +194,7 @@ func TestTheEnvironmentGoesOverTheFileAndFlagsOverBoth(t *testing.T) {
 			t.Errorf("no line %q in\n%s", line, out.String())
 		}
 	}
-	if errs.String() != "warning: the environment has MUSTER_BROKER_LISTENER, which is no key\n" {
+	if errs.String() != "warning: the environment has MUSTER_BROKER_LISTENER, which is no key; did you mean MUSTER_BROKER_LISTENERS_TCP_ADDRESS?\n" {
 		t.Errorf("warnings: %q", errs.String())
 	}
 	out.Reset()

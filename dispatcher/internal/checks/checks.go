@@ -18,6 +18,7 @@ import (
 	"muster/dispatcher/internal/identity"
 	"muster/dispatcher/internal/store"
 	"muster/internal/doctor"
+	"muster/internal/settings"
 )
 
 // deepest is the size of a database that doctor still reads whole.
@@ -25,7 +26,7 @@ const deepest = 2 << 30
 
 // Of lists what doctor looks at at a headquarters. path is the configuration's, and trouble says why
 // it could not be read, when nothing else can be looked at.
-func Of(cfg config.Config, path string, trouble error, unknown []string) []doctor.Check {
+func Of(cfg config.Config, path string, trouble error, unknown settings.Strays) []doctor.Check {
 	if path == "" {
 		path = "the embedded configuration"
 	}
