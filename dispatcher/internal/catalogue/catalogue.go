@@ -26,6 +26,9 @@ const (
 	listedFor = 90 * 24 * time.Hour
 	// again is when a file that was locked, or a folder that was away, is tried again.
 	again = time.Minute
+	// daily is how often the folder is looked at when nothing is published: what is too
+	// old goes, and leaves the index, a day late at most.
+	daily = 24 * time.Hour
 )
 
 // Config says where and how.
@@ -66,7 +69,7 @@ func New(cfg Config) *Catalogue {
 	return &Catalogue{cfg: cfg, wake: make(chan struct{}, 1), known: map[string]protocol.Listed{}, copied: map[string]string{}}
 }
 
-// Start looks at the folder, and again whenever Published is called. It returns at once.
+// Start looks at the folder, and again whenever Published is called and once a day. It returns at once.
 func (c *Catalogue) Start(ctx context.Context) error {
 	ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	c.Published()
@@ -93,9 +96,9 @@ func (c *Catalogue) Published() {
 
 func (c *Catalogue) loop(ctx context.Context) {
 	for {
-		var retry <-chan time.Time
+		next := daily
 		if err := c.refresh(ctx); err != nil {
-			retry = time.After(again)
+			next = again
 		}
 		select {
 		case <-ctx.Done():
@@ -106,7 +109,7 @@ func (c *Catalogue) loop(ctx context.Context) {
 			}
 			return
 		case <-c.wake:
-		case <-retry:
+		case <-time.After(next):
 		}
 	}
 }

@@ -211,6 +211,31 @@ func TestOldReportsGoAndTheLastStays(t *testing.T) {
 	}
 }
 
+// TestOldReportsGoWhenNothingIsPublished: a quiet headquarters keeps its bound to the day.
+func TestOldReportsGoWhenNothingIsPublished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(1000 * day)
+		s := setup(t, 10, 0)
+		s.publish("probe", "A", 1, 9*day)
+		s.publish("probe", "B", 1, 5*day)
+		s.publish("probe", "C", 1, 2*day)
+		s.start()
+		for _, c := range []struct {
+			days int
+			want string
+		}{{0, "[A B C]"}, {2, "[B C]"}, {6, "[C]"}, {1000, "[C]"}} {
+			time.Sleep(time.Duration(c.days) * day)
+			synctest.Wait()
+			if _, there := s.runs(); fmt.Sprint(there) != c.want {
+				t.Errorf("%d days later there are files of %v, want %s", c.days, there, c.want)
+			}
+		}
+		if listed, _ := s.runs(); len(listed) > 0 {
+			t.Errorf("years later the index lists %v", listed)
+		}
+	})
+}
+
 // TestAReportThatMayBeRevisedStays: of a run whose make-up is open, or whose retry may
 // still answer, no revision goes, and none does while nobody can say which those are.
 func TestAReportThatMayBeRevisedStays(t *testing.T) {
