@@ -117,8 +117,9 @@ type Journal struct {
 // missing, what reads as claimed may in truth have been granted: it is offered then.
 // Lines that are missing at the end alone nobody can tell.
 //
-// A disk that takes no writes does not keep it from opening: Trouble then says
-// why every Put fails, until one finds room.
+// A disk that takes no writes does not keep it from opening, nor does a folder that
+// is emptied or removed meanwhile: Trouble then says why every Put fails, until one
+// finds room, or makes the folder again.
 func Open(folder string, now func() time.Time, log *slog.Logger) (*Journal, error) {
 	j := &Journal{folder: folder, path: filepath.Join(folder, fileName), now: now, log: log,
 		entries: map[string]Entry{}, compact: compactAt, exclusive: runtime.GOOS == "windows"}
@@ -126,7 +127,7 @@ func Open(folder string, now func() time.Time, log *slog.Logger) (*Journal, erro
 		return nil, fmt.Errorf("cannot open journal %s: %w", j.path, err)
 	}
 	switch err := j.rewrite(); {
-	case durable.Refused(err):
+	case durable.Refused(err), errors.Is(err, os.ErrNotExist): // others removed the folder or what is in it
 		j.broken = err
 	case err != nil:
 		return nil, errors.Join(fmt.Errorf("cannot open journal %s: %w", j.path, err), j.Close())

@@ -28,10 +28,27 @@ type Lock struct {
 	dir    *os.File // the folder itself, wherever it is moved
 }
 
-// Acquire makes folder when absent and locks it. It fails with ErrLocked, and
-// says who holds it, when another process has it. The lock ends with the
-// process, however that dies.
+// acquireTries bounds how often a folder is made and locked again that others empty
+// or remove meanwhile: who cleans up is done by then.
+const acquireTries = 5
+
+// Acquire makes folder when absent and locks it, again when it is emptied or removed
+// meanwhile. It fails with ErrLocked, and says who holds it, when another process has
+// it. The lock ends with the process, however that dies.
 func Acquire(folder string, now time.Time) (*Lock, error) {
+	for range acquireTries - 1 {
+		if l, err := acquire(folder, now); !errors.Is(err, fs.ErrNotExist) {
+			return l, err
+		}
+	}
+	l, err := acquire(folder, now)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("cannot use work folder %s: it is emptied again and again: stop what does that, or give the agent a work_folder of its own: %w", folder, err)
+	}
+	return l, err
+}
+
+func acquire(folder string, now time.Time) (*Lock, error) {
 	if err := files.MakeFolder(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot use work folder %s: %w", folder, err)
 	}

@@ -87,14 +87,15 @@ const (
 // tidying, not from reading.
 func Open(folder string, log *slog.Logger) (*Box, error) {
 	b := &Box{folder: folder, kept: map[string]Kept{}}
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		if durable.Refused(err) {
+	// Not what it lies in, which somebody holds, or makes again.
+	if err := os.Mkdir(folder, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		if forgiven(err) {
 			return b, nil // there is none to read; Put makes it
 		}
 		return nil, fmt.Errorf("cannot make outbox: %w", err)
 	}
 	files, err := os.ReadDir(folder)
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("cannot read outbox: %w", err)
 	}
 	for _, file := range files {
@@ -102,7 +103,7 @@ func Open(folder string, log *slog.Logger) (*Box, error) {
 		switch {
 		case file.IsDir():
 		case strings.HasSuffix(file.Name(), durable.TempSuffix):
-			if err := os.Remove(path); err != nil && !durable.Refused(err) {
+			if err := os.Remove(path); err != nil && !forgiven(err) {
 				return nil, fmt.Errorf("cannot tidy outbox: %w", err)
 			}
 		case strings.HasSuffix(file.Name(), suffix):
@@ -130,7 +131,7 @@ func (b *Box) load(path string, log *slog.Logger) error {
 		return nil
 	}
 	aside, moveErr := durable.Quarantine(path, filepath.Join(b.folder, damagedChild))
-	if durable.Refused(moveErr) {
+	if forgiven(moveErr) {
 		aside = path // until the next start
 	} else if moveErr != nil {
 		return moveErr
@@ -143,13 +144,17 @@ func (b *Box) load(path string, log *slog.Logger) error {
 	return nil
 }
 
-// tidied forgives a disk that takes no writes: the next start tidies again.
+// tidied drops what is forgiven: the next start tidies again.
 func tidied(err error) error {
-	if durable.Refused(err) {
+	if forgiven(err) {
 		return nil
 	}
 	return err
 }
+
+// forgiven reports whether a start goes on all the same: the disk takes no writes, or
+// others empty the folder meanwhile.
+func forgiven(err error) bool { return durable.Refused(err) || errors.Is(err, os.ErrNotExist) }
 
 // read checks the file's own checksum, then the hash of the value, so that
 // altered bytes are never sent as an answer.
