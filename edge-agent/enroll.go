@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"flag"
@@ -15,6 +16,7 @@ import (
 	"muster/edge-agent/internal/enrol"
 	"muster/edge-agent/internal/link"
 	"muster/internal/files"
+	"muster/internal/trust"
 	"muster/internal/usage"
 )
 
@@ -75,7 +77,7 @@ broker:
 func enrolmentOf(args []string, stdout, stderr io.Writer) (request enrol.Request, code int) {
 	flags := flag.NewFlagSet("edge-agent enroll", flag.ContinueOnError)
 	flags.StringVar(&request.Token, "token", "", "`token` of headquarters; every user of this machine can read it here, prefer --token-file")
-	tokenFile := flags.String("token-file", "", "`file` with the token of headquarters, - for standard input")
+	tokenFile := flags.String("token-file", "", "`file` with the token of headquarters, readable by its owner alone; -: asked for, or from standard input")
 	flags.StringVar(&request.URL, "headquarters", "", "`URL` of headquarters' enrolment, such as https://hq.example:8443")
 	flags.StringVar(&request.Folder, "identity", "", "`folder` to put the identity into; empty: identity.folder of the file")
 	flags.StringVar(&request.Store, "store", "", "store `id` that the token must be for; empty: the file's, else any")
@@ -126,6 +128,34 @@ func enrolmentOf(args []string, stdout, stderr io.Writer) (request enrol.Request
 	return wrong(errors.New(missing + "; " + usage.Help(enrollHelp)))
 }
 
+// readToken reads a file that is its owner's alone.
+func readToken(path string) (string, error) {
+	text, err := trust.ReadPrivate(path)
+	if err != nil {
+		return "", err
+	}
+	token, err := files.Secret(text)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	return token, nil
+}
+
+// askedFor reads the token from standard input: a person at a keyboard is asked for one
+// line, what is piped in is read to its end.
+func askedFor(in *os.File, stderr io.Writer) (string, error) {
+	info, err := in.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return files.SecretFrom(in)
+	}
+	fmt.Fprint(stderr, "paste the token and press Enter: ")
+	line, err := bufio.NewReader(io.LimitReader(in, 4*files.MaxSecret)).ReadBytes('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", err
+	}
+	return files.Secret(line)
+}
+
 // tokenOf reads the token from path, - for standard input; without a path the command
 // line had it, of which it warns. code is as in enrolmentOf.
 func tokenOf(request enrol.Request, path string, stderr io.Writer) (_ enrol.Request, code int) {
@@ -134,9 +164,9 @@ func tokenOf(request enrol.Request, path string, stderr io.Writer) (_ enrol.Requ
 	case "":
 		fmt.Fprintln(stderr, "edge-agent: enroll: every user of this machine can read what --token says; --token-file FILE, or - for standard input, keeps it to yourself")
 	case "-":
-		request.Token, err = files.SecretFrom(os.Stdin)
+		request.Token, err = askedFor(os.Stdin, stderr)
 	default:
-		request.Token, err = files.ReadSecret(path)
+		request.Token, err = readToken(path)
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "edge-agent: enroll: cannot read the token:", err)

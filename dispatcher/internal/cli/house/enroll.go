@@ -156,7 +156,7 @@ func showToken(w io.Writer, t admin.Token, file string) {
 		address = "https://HEADQUARTERS:" + enrolmentPort // enrolment.url is not configured
 	}
 	screen.Say(w, "token for terminal %s of store %s, for one use by %s:\n\n  %s\n\n", t.Terminal, t.Store, until, t.Token)
-	screen.Say(w, "at the terminal:\n\n  edge-agent enroll --headquarters %s --store %s --terminal %s --identity identity --token %s\n", address, t.Store, t.Terminal, t.Token)
+	screen.Say(w, "at the terminal, which asks for the token:\n\n  edge-agent enroll --headquarters %s --store %s --terminal %s --identity identity --token-file -\n", address, t.Store, t.Terminal)
 }
 
 func revokeCommand() *cobra.Command {

@@ -164,7 +164,7 @@ func TestEnrollPrintsTheTokenOnceAndTheCommandForTheTerminal(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	out := m.ok(house.EnrollCommand(), "0001", "pos-1", "--data", m.data)
-	found := regexp.MustCompile(`edge-agent enroll --headquarters https://hq\.example\.com:8443 --store 0001 --terminal pos-1 --identity identity --token (mt1\.\S+)\n`).FindStringSubmatch(out)
+	found := regexp.MustCompile(`\n\n  (mt1\.\S+)\n\nat the terminal, which asks for the token:\n\n  edge-agent enroll --headquarters https://hq\.example\.com:8443 --store 0001 --terminal pos-1 --identity identity --token-file -\n$`).FindStringSubmatch(out)
 	if found == nil || !strings.Contains(out, m.now.Add(24*time.Hour).Local().Format("2006-01-02 15:04:05")) {
 		t.Fatalf("got %s", out)
 	}
