@@ -20,7 +20,7 @@ Exit codes: 0 nothing failed (there may be warnings), 1 something has to be mend
 		Example: "  dispatcher doctor -c hq/dispatcher.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, trouble := from.load()
+			cfg, trouble := from.load(cmd.Context())
 			found := doctor.Run(cmd.Context(), checks.Of(cfg, from.file, trouble, unknownVariables()))
 			var err error
 			if asJSON {

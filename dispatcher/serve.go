@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"muster/dispatcher/config"
 	"muster/dispatcher/internal/cli/screen"
 	"muster/dispatcher/internal/heap"
+	"muster/internal/files"
 	"muster/internal/logs"
 	"muster/internal/settings"
 )
@@ -30,13 +32,21 @@ func (g *given) flags(cmd *cobra.Command) {
 	f.StringArrayVar(&g.sets, "set", nil, "KEY=VALUE over file and environment, such as admission.max_running=500; may be repeated")
 }
 
-// load reads the file, the environment over it, and the flags over both.
-func (g *given) load() (config.Config, error) {
+// load reads the file, the environment over it, and the flags over both. It gives up
+// when ctx ends.
+func (g *given) load(ctx context.Context) (config.Config, error) {
+	return files.Await(ctx, func() (config.Config, error) { return g.by(config.Load) })
+}
+
+// again is load while headquarters runs.
+func (g *given) again() (config.Config, error) { return g.by(config.LoadAgain) }
+
+func (g *given) by(load func(file string, over ...settings.Value) (config.Config, error)) (config.Config, error) {
 	over, err := settings.Over(os.Environ(), g.sets, &config.Config{})
 	if err != nil {
 		return config.Config{}, err
 	}
-	return config.Load(g.file, over...)
+	return load(g.file, over...)
 }
 
 func serveCommand() *cobra.Command {
@@ -46,7 +56,7 @@ func serveCommand() *cobra.Command {
 		Short: "Run headquarters until SIGTERM; SIGHUP reads jobs, stores, users and limits again",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := from.load()
+			cfg, err := from.load(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -59,7 +69,7 @@ func serveCommand() *cobra.Command {
 			hangup := make(chan os.Signal, 1) // one that waits stands for all
 			signal.Notify(hangup, syscall.SIGHUP)
 			defer signal.Stop(hangup)
-			return app.Run(cmd.Context(), cfg, app.Options{Version: version, Logger: log, Again: from.load, Hangup: hangup, Ready: func(addr string) {
+			return app.Run(cmd.Context(), cfg, app.Options{Version: version, Logger: log, Again: from.again, Hangup: hangup, Ready: func(addr string) {
 				log.Info("headquarters is ready", "address", addr, "version", version)
 			}})
 		},
@@ -87,7 +97,7 @@ environment, as MUSTER_ and the key in capitals with _ for each dot (MUSTER_ADMI
 which goes over both. An empty variable counts as none. Lists and maps are YAML: '[a, b]'.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := from.load()
+			cfg, err := from.load(cmd.Context())
 			if err != nil {
 				return err
 			}

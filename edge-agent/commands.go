@@ -32,8 +32,8 @@ type sound struct {
 	Effective []settings.Effective `json:"effective"`
 }
 
-func (l *line) check(stdout, stderr io.Writer) error {
-	cfg, err := l.load()
+func (l *line) check(ctx context.Context, stdout, stderr io.Writer) error {
+	cfg, err := l.load(ctx)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func unknownVariables() settings.Strays { return settings.UnknownEnv(os.Environ(
 
 // doctor returns the exit code.
 func (l *line) doctor(ctx context.Context, stdout io.Writer) int {
-	cfg, err := l.load()
+	cfg, err := l.load(ctx)
 	findings := doctor.Run(ctx, app.Checks(cfg, l.path, err, unknownVariables()))
 	if l.asJSON {
 		err = writeJSON(stdout, findings)
@@ -89,7 +89,7 @@ type unsent struct {
 
 // once executes the task of a file and prints its result.
 func (l *line) once(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) (code int, err error) {
-	cfg, err := l.load()
+	cfg, err := l.load(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"muster/edge-agent/app"
+	"muster/internal/files"
 	"muster/internal/logs"
 	"muster/internal/settings"
 	"muster/internal/usage"
@@ -130,8 +131,9 @@ func (l *line) counted() error {
 }
 
 // load reads the file, the environment over it, and the flags over both. Programs
-// that the agent starts do not find its secrets in their environment.
-func (l *line) load() (*app.Config, error) {
+// that the agent starts do not find its secrets in their environment. It gives up when
+// ctx ends.
+func (l *line) load(ctx context.Context) (*app.Config, error) {
 	var err error
 	if l.over.Over, err = settings.Over(os.Environ(), l.sets, &app.Config{}); err != nil {
 		return nil, err
@@ -141,7 +143,7 @@ func (l *line) load() (*app.Config, error) {
 			_ = os.Unsetenv(key.Env) // the name is sound
 		}
 	}
-	return app.Load(l.path, l.over)
+	return files.Await(ctx, func() (*app.Config, error) { return app.Load(l.path, l.over) })
 }
 
 // run returns the exit code.
@@ -161,7 +163,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case "doctor":
 		return l.doctor(ctx, stdout)
 	case "check-config":
-		err = l.check(stdout, stderr)
+		err = l.check(ctx, stdout, stderr)
 	case "run-once":
 		code, err = l.once(ctx, stdin, stdout, stderr)
 	default:
@@ -175,7 +177,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 }
 
 func (l *line) work(ctx context.Context, stderr io.Writer) error {
-	cfg, err := l.load()
+	cfg, err := l.load(ctx)
 	if err != nil {
 		return err
 	}

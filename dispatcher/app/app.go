@@ -20,6 +20,7 @@ import (
 	"muster/dispatcher/internal/auditor"
 	"muster/dispatcher/internal/clock"
 	"muster/dispatcher/internal/hands"
+	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/register"
 	"muster/dispatcher/internal/store"
 	"muster/internal/files"
@@ -66,7 +67,11 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 	if err != nil {
 		return err
 	}
-	jobs, stores, err := cfg.ReadLists()
+	var stores register.File
+	jobs, err := files.Await(ctx, func() (jobs *job.Registry, err error) {
+		jobs, stores, err = cfg.ReadLists()
+		return jobs, err
+	})
 	if err != nil {
 		return err
 	}

@@ -39,6 +39,7 @@ import (
 	"muster/dispatcher/internal/transport"
 	"muster/dispatcher/internal/trigger"
 	"muster/dispatcher/internal/watch"
+	"muster/internal/files"
 	"muster/internal/logs"
 	"muster/internal/protocol"
 	"muster/schemas"
@@ -101,7 +102,8 @@ func (hq *headquarters) open(ctx context.Context, stores register.File, cleanup 
 	if err := takeRegister(ctx, hq.store, stores, hq.now(), hq.log); err != nil {
 		return err
 	}
-	if err := hq.wire(); err != nil {
+	// Users and certificates are read on the way.
+	if _, err := files.Await(ctx, func() (struct{}, error) { return struct{}{}, hq.wire() }); err != nil {
 		return err
 	}
 	return hq.start(ctx, cleanup)

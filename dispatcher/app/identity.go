@@ -54,6 +54,7 @@ func (hq *headquarters) startTrust(ctx context.Context, cleanup *stack) error {
 		return err
 	}
 	cleanup.push(patiently(ctx, hq.admin.Stop))
+	cleanup.push(stopped(hq.reload.Stop))
 	if hq.identity == nil {
 		return nil
 	}

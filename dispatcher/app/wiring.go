@@ -111,11 +111,12 @@ func (hq *headquarters) wireTrigger() error {
 }
 
 func (hq *headquarters) wireReload() {
-	hq.reload = &reload.Reload{Read: hq.again, Running: hq.cfg, Store: hq.store, Use: hq.use, Announce: hq.publishInfo, Refused: hq.alerts.ReloadRefused,
+	cfg := reload.Config{Read: hq.again, Running: hq.cfg, Store: hq.store, Use: hq.use, Announce: hq.publishInfo, Refused: hq.alerts.ReloadRefused,
 		Now: hq.now, Logger: hq.log}
 	if embedded, ok := hq.link.(*transport.Embedded); ok {
-		hq.reload.Users = embedded.LoadUsers
+		cfg.Users = embedded.LoadUsers
 	}
+	hq.reload = reload.New(cfg)
 }
 
 // use puts into force what a reload has read.

@@ -127,6 +127,48 @@ type Log struct {
 // path means the defaults alone. Over it go the values, whose paths are relative to
 // the folder where the program runs. The error names file, line and key.
 func Load(path string, over ...settings.Value) (Config, error) {
+	cfg, err := read(path, over)
+	if err != nil {
+		return Config{}, err
+	}
+	return cfg, cfg.check(cfg.file)
+}
+
+// LoadAgain is Load while headquarters runs: it reads no pipe, nor anything else that
+// is no regular file.
+func LoadAgain(path string, over ...settings.Value) (Config, error) {
+	if err := files.CheckPlain(path); err != nil {
+		return Config{}, fmt.Errorf("cannot read configuration: %w", err)
+	}
+	cfg, err := read(path, over)
+	if err == nil {
+		err = cfg.file.CheckPlain(&cfg)
+	}
+	if err != nil {
+		return Config{}, err
+	}
+	return cfg, cfg.check(cfg.file)
+}
+
+// StillNames refuses a configuration that no longer names a register, jobs or users,
+// where the one before did. A file that was cut off reads so, and every store would be
+// retired for those of the examples.
+func (c Config) StillNames(before Config) error {
+	for _, one := range []struct{ key, was, is, instead string }{
+		{"stores_file", before.StoresFile, c.StoresFile, "the built-in example stores"},
+		{"jobs_folder", before.JobsFolder, c.JobsFolder, "the built-in jobs"},
+		{"broker.users_file", before.Broker.UsersFile, c.Broker.UsersFile, "nobody, or everybody,"},
+		{"mqtt.users_file", before.MQTT.UsersFile, c.MQTT.UsersFile, "everybody"},
+	} {
+		if one.was != "" && one.is == "" {
+			return c.about(one.key, fmt.Errorf("is gone, it was %s, and %s would count in its place: name it again, or start headquarters anew if that is meant", one.was, one.instead))
+		}
+	}
+	return nil
+}
+
+// read is Load before what was read is checked.
+func read(path string, over []settings.Value) (Config, error) {
 	var cfg Config
 	data, err := configs.FS.ReadFile("dispatcher.yaml")
 	if err != nil {
@@ -156,7 +198,7 @@ func Load(path string, over ...settings.Value) (Config, error) {
 	cfg.Broker.TopicRoot = cfg.TopicRoot
 	cfg.file = file
 	cfg.useIdentity()
-	return cfg, cfg.check(file)
+	return cfg, nil
 }
 
 // Database is the path of the database.

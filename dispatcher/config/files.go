@@ -78,6 +78,9 @@ func (c Config) ReadLists() (*job.Registry, register.File, error) {
 	}
 	name := "jobs (embedded)"
 	if c.JobsFolder != "" {
+		if err := files.LookAtFolder(c.JobsFolder); err != nil {
+			return nil, register.File{}, c.about("jobs_folder", err)
+		}
 		jobFiles, name = os.DirFS(c.JobsFolder), c.JobsFolder
 	}
 	jobs, err := job.Load(name, jobFiles, schemas.FS)

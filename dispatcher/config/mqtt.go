@@ -3,6 +3,7 @@ package config
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/url"
 
@@ -102,6 +103,9 @@ func (m MQTT) authorities() (*x509.CertPool, error) {
 
 // certificate reads what headquarters logs in with.
 func (m MQTT) certificate() (*tls.Certificate, error) {
+	if err := errors.Join(files.CheckPlain(m.KeyFile), files.CheckPlain(m.CertFile)); err != nil {
+		return nil, err // it is read with every connection
+	}
 	key, err := trust.ReadPrivate(m.KeyFile)
 	if err != nil {
 		return nil, err

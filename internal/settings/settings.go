@@ -37,7 +37,8 @@ type File struct {
 
 // Load reads the file at path into dst, a pointer to a struct with yaml tags
 // that already holds the defaults. Durations need a unit ("30s"). The error
-// names file, line and key.
+// names file, line and key. A file that holds no setting is refused: it was most
+// likely cut off.
 func Load(path string, dst any) (*File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -51,7 +52,11 @@ func Load(path string, dst any) (*File, error) {
 	if len(data) > maxFileBytes {
 		return nil, fmt.Errorf("cannot read configuration %s: larger than %d bytes", path, maxFileBytes)
 	}
-	return Decode(path, data, dst)
+	file, err := Decode(path, data, dst)
+	if err == nil && saysNothing(file.tree) {
+		return nil, fmt.Errorf("%s: holds no setting, as a file that was cut off, and every default would count: put the file back, or write one key, such as log: {level: info}", path)
+	}
+	return file, err
 }
 
 // Decode is Load for bytes that are already read; name stands in errors.
@@ -138,6 +143,21 @@ func (f *File) Errorf(path, format string, args ...any) error {
 		return fmt.Errorf("%s:%d: %s: %w%s", f.name, at.Line, key, fault, quoted(f.source, at.Line, at.Column))
 	}
 	return fmt.Errorf("%s: %s: %w", f.name, key, fault)
+}
+
+// CheckPlain refuses a key of the configuration that names a file, and what stands there
+// is none; see files.CheckPlain. Such keys end in _file.
+func (f *File) CheckPlain(config any) error {
+	for _, key := range Keys(config) {
+		path, isText := key.value.Interface().(string)
+		if !isText || path == "" || !strings.HasSuffix(key.Name, "_file") {
+			continue
+		}
+		if err := files.CheckPlain(path); err != nil {
+			return f.Errorf("$."+key.Name, "%w", err)
+		}
+	}
+	return nil
 }
 
 // Given says whether a key, such as admission.max_running, stands in the file or

@@ -85,6 +85,20 @@ func TestDefaultsStayWhereAKeyIsAbsent(t *testing.T) {
 	}
 }
 
+// TestAFileThatHoldsNoSettingIsRefused: it was cut off, most likely.
+func TestAFileThatHoldsNoSettingIsRefused(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "d.yaml")
+	for _, text := range []string{"", "\xef\xbb\xbf", "# all as it is\n---\n", "null\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := settings.Load(path, &sample{}); err == nil || !strings.HasPrefix(err.Error(), path+": holds no setting") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
 func TestErrorfNamesTheLine(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "d.yaml")

@@ -53,6 +53,15 @@ func ReadPrivate(path string) ([]byte, error) {
 	return data, nil
 }
 
+// ReadOwn is ReadPrivate of a file that the program itself keeps: what is no regular file
+// is refused.
+func ReadOwn(path string) ([]byte, error) {
+	if err := files.CheckPlain(path); err != nil {
+		return nil, fmt.Errorf("cannot read a secret: %w", err)
+	}
+	return ReadPrivate(path)
+}
+
 // WritePrivate puts data into path with FileMode: whole and on the disk, or not
 // at all. Its folder is made with FolderMode when it is not there. A crash may leave
 // what RemoveUnfinished removes.

@@ -19,6 +19,7 @@ import (
 	"muster/broker/server"
 	"muster/broker/server/users"
 	"muster/internal/doctor"
+	"muster/internal/files"
 	"muster/internal/logs"
 	"muster/internal/settings"
 	"muster/internal/usage"
@@ -80,7 +81,7 @@ func Run(ctx context.Context, version string, args []string, in io.Reader, out, 
 	case *showVersion, command == "version":
 		err = printVersion(out, version, *asJSON)
 	case command == "check-config":
-		err = from.check(out, errs, *effective, *asJSON)
+		err = from.check(ctx, out, errs, *effective, *asJSON)
 	case command == "doctor":
 		return from.doctor(ctx, out, *asJSON)
 	case command == "hash-password":
@@ -109,13 +110,42 @@ func (s *sets) String() string { return strings.Join(*s, " ") }
 // Set takes one more.
 func (s *sets) Set(value string) error { *s = append(*s, value); return nil }
 
-// load reads the file, the environment over it, and the flags over both.
-func (g given) load() (Config, error) {
+// load reads the file, the environment over it, and the flags over both. It gives up
+// when ctx ends.
+func (g given) load(ctx context.Context) (Config, error) {
 	over, err := settings.Over(os.Environ(), g.sets, &Config{})
 	if err != nil {
 		return Config{}, err
 	}
-	return LoadConfig(g.file, over...)
+	return files.Await(ctx, func() (Config, error) { return LoadConfig(g.file, over...) })
+}
+
+// patience bounds how long a reload may take to read: the largest users file takes
+// seconds, and a disk that is away takes for ever.
+const patience = time.Minute
+
+// taken is what a reload has read; use puts its users into force.
+type taken struct {
+	cfg Config
+	use func()
+}
+
+// again reads the configuration and the users file while the broker runs.
+func (g given) again(ctx context.Context, s *server.Server, before Config) (taken, error) {
+	over, err := settings.Over(os.Environ(), g.sets, &Config{})
+	if err != nil {
+		return taken{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return files.Await(ctx, func() (taken, error) {
+		cfg, err := LoadAgain(before, g.file, over...)
+		if err != nil {
+			return taken{}, err
+		}
+		use, err := s.LoadUsers(cfg.Broker.UsersFile)
+		return taken{cfg, use}, err
+	})
 }
 
 func printVersion(out io.Writer, version string, asJSON bool) error {
@@ -128,7 +158,7 @@ func printVersion(out io.Writer, version string, asJSON bool) error {
 }
 
 func (g given) serve(ctx context.Context, version string, errs io.Writer, hangup <-chan os.Signal) error {
-	cfg, err := g.load()
+	cfg, err := g.load(ctx)
 	if err != nil {
 		return err
 	}
@@ -137,7 +167,9 @@ func (g given) serve(ctx context.Context, version string, errs io.Writer, hangup
 		return err
 	}
 	unknownVariables().Warn(logger)
-	s, err := server.New(cfg.Broker, server.Options{Logger: logger, OwnFiles: ownFiles})
+	s, err := files.Await(ctx, func() (*server.Server, error) {
+		return server.New(cfg.Broker, server.Options{Logger: logger, OwnFiles: ownFiles})
+	})
 	if err != nil {
 		return cfg.located(err)
 	}
@@ -161,31 +193,29 @@ func (g given) follow(ctx context.Context, s *server.Server, started Config, log
 			return
 		case <-hangup:
 		}
-		cfg, err := g.load()
-		if err == nil {
-			var use func()
-			if use, err = s.LoadUsers(cfg.Broker.UsersFile); err == nil {
-				use()
-			}
-		}
-		if err != nil {
+		now, err := g.again(ctx, s, started)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
 			logger.Error("the users file was not taken in, the old one stays in force: mend it, and send SIGHUP once more", "error", err)
 			continue
 		}
+		now.use()
 		if started.Broker.Anonymous {
 			logger.Info("there is no users file to read again: the broker was started with anonymous: true")
 		} else {
-			logger.Info("the users file was read again", "file", cfg.Broker.UsersFile)
+			logger.Info("the users file was read again", "file", now.cfg.Broker.UsersFile)
 		}
-		if keys := started.unlike(cfg); len(keys) > 0 {
+		if keys := started.unlike(now.cfg); len(keys) > 0 {
 			logger.Warn("these keys have changed too, and count from the next start on", "needs_restart", strings.Join(keys, " "))
 		}
 	}
 }
 
 // check reads what serve reads, and says that it is sound.
-func (g given) check(out, errs io.Writer, effective, asJSON bool) error {
-	cfg, err := g.load()
+func (g given) check(ctx context.Context, out, errs io.Writer, effective, asJSON bool) error {
+	cfg, err := g.load(ctx)
 	if err != nil {
 		return err
 	}
@@ -215,7 +245,7 @@ func (g given) check(out, errs io.Writer, effective, asJSON bool) error {
 
 // doctor returns the exit code.
 func (g given) doctor(ctx context.Context, out io.Writer, asJSON bool) int {
-	cfg, err := g.load()
+	cfg, err := g.load(ctx)
 	found := doctor.Run(ctx, checks(cfg, g.file, err))
 	if asJSON {
 		err = json.NewEncoder(out).Encode(found)

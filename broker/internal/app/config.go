@@ -2,9 +2,11 @@ package app
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"muster/broker/server"
+	"muster/internal/files"
 	"muster/internal/settings"
 )
 
@@ -27,6 +29,34 @@ type Log struct {
 // and key. Files that it names are resolved against its folder. Over it go the
 // values, whose paths are relative to the folder where the program runs.
 func LoadConfig(path string, over ...settings.Value) (Config, error) {
+	cfg, err := readConfig(path, over)
+	if err != nil {
+		return Config{}, err
+	}
+	return cfg, cfg.check()
+}
+
+// LoadAgain is LoadConfig while the broker runs: it reads no pipe, nor anything else
+// that is no regular file, and refuses a file without the users file that the
+// configuration before named.
+func LoadAgain(before Config, path string, over ...settings.Value) (Config, error) {
+	if err := files.CheckPlain(path); err != nil {
+		return Config{}, fmt.Errorf("cannot read configuration: %w", err)
+	}
+	cfg, err := readConfig(path, over)
+	if err == nil {
+		err = cfg.file.CheckPlain(&cfg)
+	}
+	if err == nil && before.Broker.UsersFile != "" && cfg.Broker.UsersFile == "" {
+		err = cfg.file.Errorf("$.broker.users_file", "is gone, it was %s: name it again, or start the broker anew if that is meant", before.Broker.UsersFile)
+	}
+	if err != nil {
+		return Config{}, err
+	}
+	return cfg, cfg.check()
+}
+
+func readConfig(path string, over []settings.Value) (Config, error) {
 	cfg := Config{Broker: server.DefaultConfig(), Log: Log{Level: "info", Format: "json"}}
 	file, err := settings.Load(path, &cfg)
 	if err != nil {
@@ -39,16 +69,20 @@ func LoadConfig(path string, over ...settings.Value) (Config, error) {
 		return Config{}, err
 	}
 	cfg.file = file
-	if err := cfg.Broker.Validate(func(key string) bool { return file.Given("broker." + key) }); err != nil {
-		return Config{}, cfg.located(err)
-	}
-	if !slices.Contains([]string{"debug", "info", "warn", "error"}, cfg.Log.Level) {
-		return Config{}, file.Errorf("$.log.level", "%q is not debug, info, warn or error", cfg.Log.Level)
-	}
-	if cfg.Log.Format != "json" && cfg.Log.Format != "text" {
-		return Config{}, file.Errorf("$.log.format", "%q is neither json nor text", cfg.Log.Format)
-	}
 	return cfg, nil
+}
+
+func (c Config) check() error {
+	if err := c.Broker.Validate(func(key string) bool { return c.file.Given("broker." + key) }); err != nil {
+		return c.located(err)
+	}
+	if !slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level) {
+		return c.file.Errorf("$.log.level", "%q is not debug, info, warn or error", c.Log.Level)
+	}
+	if c.Log.Format != "json" && c.Log.Format != "text" {
+		return c.file.Errorf("$.log.format", "%q is neither json nor text", c.Log.Format)
+	}
+	return nil
 }
 
 // located says where the key was given that an error of the broker is about.

@@ -81,6 +81,17 @@ func TestAHangupReadsTheUsersFileAndDropsOnlyWhoIsOut(t *testing.T) {
 	write("users.yaml", "users:\n  - {name: zhao, role: king}\n")
 	hangup <- syscall.SIGHUP
 	programs.Eventually(t, "a refusal", func() bool { return log.says("the old one stays in force") && log.says("users.yaml:2") })
+	settled := "broker:\n  users_file: users.yaml\n  listeners: {tcp: {address: \"" + addr + "\"}}\n"
+	for _, cut := range []struct{ text, want string }{
+		{"", "holds no setting"},
+		{strings.Replace(settled, "users_file: users.yaml", "anonymous: true", 1), "users_file: is gone"},
+		{strings.Replace(settled, "users.yaml", os.DevNull, 1), "is a device, not a regular file"},
+	} {
+		write("broker.yaml", cut.text)
+		hangup <- syscall.SIGHUP
+		programs.Eventually(t, cut.want, func() bool { return log.says(cut.want) })
+	}
+	write("broker.yaml", settled)
 	known("wang", "zhao")
 	hangup <- syscall.SIGHUP
 	programs.Eventually(t, "the file being read", func() bool { return log.says("the users file was read again") })

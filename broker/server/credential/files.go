@@ -26,10 +26,14 @@ func (w *watched) look() (changed bool, err error) {
 	if len(w.files) == 0 {
 		return false, nil
 	}
+	read := files.ReadPlain
+	if w.seen == ([sha256.Size]byte{}) {
+		read = files.Read // a start waits for a pipe
+	}
 	sum := sha256.New()
 	contents := make([][]byte, len(w.files))
 	for i, name := range w.files {
-		if contents[i], err = files.Read(name); err != nil {
+		if contents[i], err = read(name); err != nil {
 			fmt.Fprint(sum, err)
 			break
 		}

@@ -19,6 +19,9 @@ func checkModes(folder string) error {
 		return errors.New("it is not there; dispatcher init makes one")
 	}
 	return filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
+		if err == nil {
+			err = files.CheckPlain(path)
+		}
 		if err != nil {
 			return files.Mended(err)
 		}

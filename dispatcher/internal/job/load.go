@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"muster/dispatcher/internal/schema"
+	"muster/internal/files"
 	"muster/internal/protocol"
 	"muster/internal/settings"
 )
@@ -104,10 +105,23 @@ type loader struct {
 	err     error
 }
 
-func (l *loader) load(name, shown string) (Spec, error) {
-	data, err := fs.ReadFile(l.files, name)
+// read reads a regular file of the folder: another may never end, and a reload reads
+// it too.
+func (l *loader) read(name string) ([]byte, error) {
+	info, err := fs.Stat(l.files, name)
+	if err == nil {
+		err = files.Plain(info.Mode())
+	}
 	if err != nil {
-		return Spec{}, err
+		return nil, err
+	}
+	return fs.ReadFile(l.files, name)
+}
+
+func (l *loader) load(name, shown string) (Spec, error) {
+	data, err := l.read(name)
+	if err != nil {
+		return Spec{}, fmt.Errorf("%s: %w", shown, err)
 	}
 	l.note(data)
 	// The conversions fail to compile when Policy and its document differ.
@@ -198,9 +212,13 @@ func (l *loader) schema(at, name string) *schema.Schema {
 		l.check(false, at, "must be a file name without a folder")
 		return nil
 	}
-	data, err := fs.ReadFile(l.files, name)
+	data, err := l.read(name)
 	if errors.Is(err, fs.ErrNotExist) && l.schemas != nil {
 		data, err = fs.ReadFile(l.schemas, name)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		l.check(false, at, "cannot read %s: %v", name, err)
+		return nil
 	}
 	if err != nil {
 		l.check(false, at, "cannot read %s, neither beside this file nor among the built-in schemas", name)

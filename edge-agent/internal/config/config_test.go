@@ -182,7 +182,7 @@ func TestWhoseTerminalItIsHasToBeSaid(t *testing.T) {
 	if _, err := config.Load("", config.Overrides{}); err == nil || !strings.HasPrefix(err.Error(), "store is missing: ") {
 		t.Errorf("the defaults: %v", err)
 	}
-	for _, path := range []string{write(t, "\n"), write(t, "broker: {allow_plaintext: true, url: \"mqtt://hq\"}\n")} {
+	for _, path := range []string{write(t, "terminal: pos1\n"), write(t, "broker: {allow_plaintext: true, url: \"mqtt://hq\"}\n")} {
 		if _, err := config.Load(path, config.Overrides{}); err == nil || !strings.HasPrefix(err.Error(), path+": store: is missing") {
 			t.Errorf("%v", err)
 		}

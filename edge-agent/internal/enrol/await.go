@@ -15,6 +15,7 @@ import (
 
 	"muster/edge-agent/internal/durable"
 	"muster/edge-agent/internal/identity"
+	"muster/internal/files"
 	"muster/internal/trust"
 )
 
@@ -62,7 +63,7 @@ func Await(ctx context.Context, r Request, tokenFile string, log *slog.Logger) (
 var errNoToken = errors.New("there is no token yet")
 
 func enrolFrom(ctx context.Context, r Request, tokenFile string) (*identity.Identity, error) {
-	text, err := trust.ReadPrivate(tokenFile)
+	text, err := files.Await(ctx, func() ([]byte, error) { return trust.ReadPrivate(tokenFile) })
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errNoToken
 	}

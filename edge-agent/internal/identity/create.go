@@ -46,7 +46,7 @@ func EnrolmentKey(folder string) (ed25519.PrivateKey, error) {
 			return nil, err
 		}
 	}
-	text, err := trust.ReadPrivate(path)
+	text, err := trust.ReadOwn(path)
 	if err == nil {
 		if key, err := decodeKey(text); err == nil {
 			return key, nil

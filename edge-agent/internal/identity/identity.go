@@ -168,7 +168,7 @@ func (i *Identity) readJSON(name string, value any) error {
 // read reads a file that headquarters sent. One that others may read says itself
 // how that is mended.
 func (i *Identity) read(name string) ([]byte, error) {
-	text, err := trust.ReadPrivate(i.path(name))
+	text, err := trust.ReadOwn(i.path(name))
 	if err != nil && !errors.Is(err, trust.ErrOpenToOthers) {
 		return nil, fmt.Errorf("%s cannot be read: %w; %s", name, err, enrolAgain)
 	}

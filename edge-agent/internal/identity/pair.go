@@ -66,11 +66,11 @@ func readPair(folder string) (pair, place, error) {
 }
 
 func (p place) read(folder string) (pair, error) {
-	keyText, err := trust.ReadPrivate(filepath.Join(folder, p.key))
+	keyText, err := trust.ReadOwn(filepath.Join(folder, p.key))
 	if err != nil {
 		return pair{}, err
 	}
-	certText, err := trust.ReadPrivate(filepath.Join(folder, p.cert))
+	certText, err := trust.ReadOwn(filepath.Join(folder, p.cert))
 	if err != nil {
 		return pair{}, err
 	}
