@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"muster/dispatcher/internal/store/internal/audit"
 	"muster/dispatcher/internal/store/internal/custody"
@@ -29,7 +30,8 @@ type Backup struct {
 // running dispatcher, which goes on writing. A file that is there already is
 // never touched (fs.ErrExist). When it fails, no file of that name is left.
 //
-// The folder of the file needs room for the whole database.
+// The folder of the file needs room for the whole database. What a backup that was
+// killed left there is removed first, half a day after its last write.
 func MakeBackup(ctx context.Context, databasePath, file string) (Backup, error) {
 	b, err := makeBackup(ctx, databasePath, file)
 	if err != nil {
@@ -45,7 +47,8 @@ func makeBackup(ctx context.Context, databasePath, file string) (b Backup, err e
 	if folder := filepath.Dir(file); absent(folder) {
 		return Backup{}, fmt.Errorf("there is no folder %s: %w; make it: mkdir -p %s", folder, fs.ErrNotExist, folder)
 	}
-	part := fmt.Sprintf("%s.part-%d", file, os.Getpid())
+	sqlite.RemoveUnfinished(filepath.Dir(file), applicationID, time.Now())
+	part := fmt.Sprintf("%s%s%d", file, sqlite.UnfinishedMark, os.Getpid())
 	if err := sqlite.Copy(ctx, databasePath, part, applicationID); err != nil {
 		return Backup{}, err
 	}

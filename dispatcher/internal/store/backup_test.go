@@ -1,14 +1,18 @@
 package store_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"muster/dispatcher/internal/store"
 )
@@ -109,6 +113,66 @@ func TestBackupIsPrivateSoundAndNeverOverAFile(t *testing.T) {
 	left, err := os.ReadDir(folder)
 	if err != nil || len(left) != 1 {
 		t.Errorf("the folder holds %v, %v", left, err)
+	}
+}
+
+// TestABackupTidiesWhatAKilledOneLeft, and nothing that may be another's or in use.
+func TestABackupTidiesWhatAKilledOneLeft(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.create(5)
+	folder := t.TempDir()
+	whole := filepath.Join(folder, "whole.db")
+	if _, err := store.MakeBackup(t.Context(), b.path, whole); err != nil {
+		t.Fatal(err)
+	}
+	copied, err := os.ReadFile(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign := bytes.Clone(copied)
+	foreign[68]++ // the application id
+	put := func(name string, text []byte, mode fs.FileMode, age time.Duration) {
+		path, written := filepath.Join(folder, name), time.Now().Add(-age)
+		if err := errors.Join(os.WriteFile(path, text, mode), os.Chmod(path, mode), os.Chtimes(path, written, written)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const day = 24 * time.Hour
+	put("old.db.part-1", copied, 0o600, day)
+	put("old.db.part-2", make([]byte, 4096), 0o600, day)
+	put("old.db.part-2-journal", nil, 0o600, day)
+	put("next.db.part-3", nil, 0o600, day)
+	want := []string{"next.db", "whole.db"}
+	for name, c := range map[string]struct {
+		text []byte
+		mode fs.FileMode
+		age  time.Duration
+	}{
+		"in-use.db.part-4":  {copied, 0o600, time.Hour},
+		"another.db.part-5": {foreign, 0o600, day},
+		"film.part-6":       {[]byte(strings.Repeat("film", 100)), 0o600, day},
+		"short.part-7":      {[]byte("a"), 0o600, day},
+		"shared.db.part-8":  {copied, 0o644, day},
+		"other.db.part-x":   {copied, 0o600, day},
+		".part-9":           {copied, 0o600, day},
+	} {
+		if runtime.GOOS != "windows" || c.mode == 0o600 {
+			put(name, c.text, c.mode, c.age)
+			want = append(want, name)
+		}
+	}
+	if _, err := store.MakeBackup(t.Context(), b.path, filepath.Join(folder, "next.db")); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	entries, err := os.ReadDir(folder)
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	slices.Sort(want)
+	if err != nil || !slices.Equal(left, want) {
+		t.Errorf("the folder holds %v, %v; want %v", left, err, want)
 	}
 }
 

@@ -194,6 +194,11 @@ func setAside(path string, now time.Time) (kept string, err error) {
 	if err := os.Remove(path + "-shm"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
+	if custody.Settled(path) { // a reader makes a log, and leaves it empty
+		if err := os.Remove(path + "-wal"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
 	moved := false
 	for _, suffix := range custody.Beside() {
 		switch err := os.Rename(path+suffix, kept+suffix); {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -262,6 +263,22 @@ func TestRestoreKeepsTheReplacedDatabase(t *testing.T) {
 	if info, err := os.Stat(b.path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
+}
+
+// TestADatabaseThatWasClosedInOrderIsKeptAsOneFile, and its hash, with no log that holds nothing.
+func TestADatabaseThatWasClosedInOrderIsKeptAsOneFile(t *testing.T) {
+	t.Parallel()
+	b, file := backedUp(t, func(b *bundle) { b.create(3) })
+	b.close()
+	r, err := store.Restore(t.Context(), file, b.path, "host:ops", later)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := filepath.Glob(r.Kept + "*")
+	if want := []string{r.Kept, r.Kept + ".sha256"}; err != nil || !slices.Equal(kept, want) {
+		t.Errorf("kept are %v, %v; want %v", kept, err, want)
+	}
+	b.open()
 }
 
 func TestRestoreRefusesAndChangesNothing(t *testing.T) {
