@@ -47,3 +47,20 @@ func TestCertificatesAreJudgedByTheClockThatIsKept(t *testing.T) {
 		t.Errorf("set right: 0x%02x %s", code, reason)
 	}
 }
+
+// TestEndedCertificatesAreNamedInTheOrderOfTheListeners: a warning is read beside the one
+// of yesterday.
+func TestEndedCertificatesAreNamedInTheOrderOfTheListeners(t *testing.T) {
+	t.Parallel()
+	cfg := newAuthority(t).config("users: []\n")
+	cfg.Listeners.WS = cfg.Listeners.TLS
+	if ended := cfg.Ended(time.Now()); len(ended) > 0 {
+		t.Errorf("now: %v", ended)
+	}
+	for range 50 {
+		ended := cfg.Ended(time.Now().AddDate(100, 0, 0))
+		if len(ended) != 2 || ended[0].Key != "listeners.tls.cert_file" || ended[1].Key != "listeners.ws.cert_file" {
+			t.Fatalf("in a hundred years: %v", ended)
+		}
+	}
+}

@@ -139,8 +139,7 @@ func (c Config) CheckListener(name string) error {
 
 // Ended says of each listener's certificate that is not good at now why, by the key
 // of its file. What cannot be read is left out.
-func (c Config) Ended(now time.Time) map[string]string {
-	ended := map[string]string{}
+func (c Config) Ended(now time.Time) (ended []*FieldError) {
 	for _, name := range ListenerNames() {
 		lc := c.Listeners.Named(name)
 		secure, err := lc.load(name)
@@ -148,7 +147,7 @@ func (c Config) Ended(now time.Time) map[string]string {
 			continue
 		}
 		if fault := secure.Ends(now); fault != "" {
-			ended["listeners."+name+".cert_file"] = fault
+			ended = append(ended, &FieldError{"listeners." + name + ".cert_file", errors.New(fault)})
 		}
 	}
 	return ended

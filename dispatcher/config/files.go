@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -63,8 +62,8 @@ func (c Config) Ended(now time.Time) []error {
 		return nil
 	}
 	var all []error
-	for key, why := range c.Broker.Ended(now) {
-		all = append(all, c.about("broker."+key, errors.New(why)))
+	for _, old := range c.Broker.Ended(now) {
+		all = append(all, c.Located(old))
 	}
 	return all
 }

@@ -46,14 +46,28 @@ func (f *File) Effective(config any) ([]Effective, error) {
 	return all, nil
 }
 
-// Changed names the keys of two lists of one program whose values differ, without
-// those that are, or begin with, one of free.
+// Changed names the keys of two lists whose values differ, or which stand in one of them
+// alone, without those that are, or begin with, one of free.
 func Changed(before, after []Effective, free ...string) []string {
+	values := map[string]string{}
+	for _, key := range after {
+		values[key.Key] = string(key.Value)
+	}
 	names := []string{}
-	for i, key := range before {
-		isFree := slices.ContainsFunc(free, func(name string) bool { return strings.HasPrefix(key.Key, name) })
-		if !isFree && string(key.Value) != string(after[i].Value) {
-			names = append(names, key.Key)
+	differs := func(key string) {
+		if !slices.ContainsFunc(free, func(name string) bool { return strings.HasPrefix(key, name) }) {
+			names = append(names, key)
+		}
+	}
+	for _, key := range before {
+		if value, there := values[key.Key]; !there || value != string(key.Value) {
+			differs(key.Key)
+		}
+		delete(values, key.Key)
+	}
+	for _, key := range after {
+		if _, added := values[key.Key]; added {
+			differs(key.Key)
 		}
 	}
 	return names

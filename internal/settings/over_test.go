@@ -173,6 +173,13 @@ func TestChangedNamesWhatDiffers(t *testing.T) {
 	if got := settings.Changed(list("1", "2", "3"), list("1", "4", "5"), "b.c"); strings.Join(got, " ") != "b.d" {
 		t.Errorf("got %v", got)
 	}
+	whole := list("1", "2", "3")
+	if got := settings.Changed(whole, whole[1:2], "b.d"); strings.Join(got, " ") != "a" {
+		t.Errorf("shorter: %v", got)
+	}
+	if got := settings.Changed(whole[2:], whole); strings.Join(got, " ") != "a b.c" {
+		t.Errorf("longer: %v", got)
+	}
 	if got := settings.Changed(list("1", "2", "3"), list("0", "2", "3")); strings.Join(got, " ") != "a" {
 		t.Errorf("got %v", got)
 	}

@@ -234,8 +234,8 @@ func (g given) check(ctx context.Context, out, errs io.Writer, effective, asJSON
 	default:
 		_, err = fmt.Fprintln(out, "configuration is valid")
 	}
-	for key, why := range cfg.Broker.Ended(time.Now()) {
-		fmt.Fprintf(errs, "warning: %v; clients will refuse it: give the listener a new one, or set this machine's clock right\n", cfg.file.Errorf("$.broker."+key, "%s", why))
+	for _, old := range cfg.Broker.Ended(time.Now()) {
+		fmt.Fprintf(errs, "warning: %v; clients will refuse it: give the listener a new one, or set this machine's clock right\n", cfg.located(old))
 	}
 	for _, stray := range unknownVariables() {
 		fmt.Fprintf(errs, "warning: %v\n", stray)
