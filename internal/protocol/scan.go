@@ -203,8 +203,7 @@ func (s *scanner) top() *frame { return &s.stack[len(s.stack)-1] }
 
 func (s *scanner) open(object bool) error {
 	if len(s.stack) >= MaxDepth {
-		return badJSON(s.pointer(), fmt.Sprintf("it is nested deeper than %d levels", MaxDepth),
-			fmt.Sprintf("嵌套超过 %d 层", MaxDepth), "flatten the document", "请减少文档的嵌套层数")
+		return tooDeep(s.pointer())
 	}
 	f := frame{object: object, key: object, first: len(s.names)}
 	f.expect(s.expected())

@@ -112,6 +112,11 @@ func badJSON(path, message, messageZh, hint, hintZh string) *Error {
 	return &Error{Code: CodeBadJSON, Path: path, Message: message, MessageZh: messageZh, Hint: hint, HintZh: hintZh}
 }
 
+func tooDeep(path string) *Error {
+	return badJSON(path, fmt.Sprintf("it is nested deeper than %d levels", MaxDepth),
+		fmt.Sprintf("嵌套超过 %d 层", MaxDepth), "flatten the document", "请减少文档的嵌套层数")
+}
+
 // syntaxError says where and why a document is no JSON. It is called for those
 // alone.
 func syntaxError(data []byte) *Error {
@@ -123,6 +128,9 @@ func syntaxError(data []byte) *Error {
 		whyZh  = "文档不完整，过早结束"
 	)
 	if err := json.Unmarshal(data, &value); errors.As(err, &syntax) {
+		if strings.HasSuffix(syntax.Error(), "exceeded max depth") { // 10,000 levels
+			return tooDeep("")
+		}
 		offset = min(int(syntax.Offset), len(data))
 		if text := syntax.Error(); text != "unexpected end of JSON input" {
 			why, whyZh = text, misplaced(text)

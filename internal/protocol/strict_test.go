@@ -79,6 +79,7 @@ func TestDecodeRefusesWhatTheLibraryLetsPass(t *testing.T) {
 		"0e99999":                 {`{"raw":0e99999}`, protocol.CodeBadJSON, "/raw", "the number 0e99999 is out of range"},
 		"long number":             {`{"raw":` + strings.Repeat("1", 41) + `}`, protocol.CodeBadJSON, "/raw", "a number has 41 characters; at most 40 are taken"},
 		"deep":                    {strings.Repeat(`[`, 33) + strings.Repeat(`]`, 33), protocol.CodeBadJSON, strings.Repeat("/0", 32), "it is nested deeper than 32 levels"},
+		"far too deep":            {strings.Repeat(`[`, 10_001) + strings.Repeat(`]`, 10_001), protocol.CodeBadJSON, "", "it is nested deeper than 32 levels"},
 		"high half":               {`{"name":"\ud800"}`, protocol.CodeBadJSON, "/name", "a string holds half a surrogate pair"},
 		"low half":                {`{"name":"\udc00"}`, protocol.CodeBadJSON, "/name", "a string holds half a surrogate pair"},
 		"two high halves":         {`{"name":"\ud83d\ud83d"}`, protocol.CodeBadJSON, "/name", "a string holds half a surrogate pair"},
