@@ -21,6 +21,7 @@ type Hands struct {
 	idle chan work     // a hand that waits takes from it
 	room chan struct{} // one for each hand
 	quit chan struct{}
+	once sync.Once
 	all  sync.WaitGroup
 }
 
@@ -85,8 +86,8 @@ func (w work) run() {
 	w.do()
 }
 
-// Stop waits for what is being done. It is called once.
+// Stop waits for what is being done. It may be called twice.
 func (h *Hands) Stop() {
-	close(h.quit)
+	h.once.Do(func() { close(h.quit) })
 	h.all.Wait()
 }

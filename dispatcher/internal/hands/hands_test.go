@@ -42,6 +42,7 @@ func TestHandsAreFewAndGoAgain(t *testing.T) {
 			t.Errorf("%d hands are left", left)
 		}
 		h.Stop()
+		h.Stop() // twice is no harm
 	})
 }
 

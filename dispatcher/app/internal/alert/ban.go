@@ -25,7 +25,7 @@ func (a *Alerts) Banned(b server.Ban) {
 	}
 	tell(fmt.Errorf("it connected again and again, so the broker keeps it out until %s: two machines have its identity, or its "+
 		"program starts over and over; stop the one that does not belong there", until))
-	a.bans.end(b.For, func() { tell(nil) })
+	a.bans.end(subject, b.For, func() { tell(nil) })
 }
 
 // Stop ends the wait for the ends of bans.
@@ -35,30 +35,34 @@ func (a *Alerts) Stop() { a.bans.stop() }
 // for concurrent use.
 type bans struct {
 	mu      sync.Mutex
-	pending map[*time.Timer]struct{}
+	pending map[string]*time.Timer // by subject
 	stopped bool
 }
 
-// end calls tell after a time.
-func (b *bans) end(after time.Duration, tell func()) {
+// end calls tell after a time, in place of what was to be told of the subject before:
+// one that is banned again is kept out until the newest ban ends.
+func (b *bans) end(subject string, after time.Duration, tell func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.stopped {
 		return
 	}
 	if b.pending == nil {
-		b.pending = map[*time.Timer]struct{}{}
+		b.pending = map[string]*time.Timer{}
+	}
+	if older := b.pending[subject]; older != nil {
+		older.Stop()
 	}
 	var timer *time.Timer
 	timer = time.AfterFunc(after, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if _, waits := b.pending[timer]; waits {
-			delete(b.pending, timer)
+		if b.pending[subject] == timer {
+			delete(b.pending, subject)
 			tell()
 		}
 	})
-	b.pending[timer] = struct{}{}
+	b.pending[subject] = timer
 }
 
 // stop returns when nothing more is called.
@@ -66,7 +70,7 @@ func (b *bans) stop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stopped = true
-	for timer := range b.pending {
+	for _, timer := range b.pending {
 		timer.Stop()
 	}
 	clear(b.pending)

@@ -1,6 +1,9 @@
 package sqlite
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // queue is what waits for the writer, in the order in which it came. Its wake channel
 // has a token while something may wait.
@@ -23,6 +26,16 @@ func (q *queue) put(r *request) bool {
 	q.waiting = append(q.waiting, r)
 	q.signal()
 	return true
+}
+
+// drop takes a request out that still waits: its caller left, and on a disk that hangs
+// each of its retries would wait behind it.
+func (q *queue) drop(r *request) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if i := slices.Index(q.waiting, r); i >= 0 {
+		q.waiting = slices.Delete(q.waiting, i, i+1)
+	}
 }
 
 func (q *queue) signal() {

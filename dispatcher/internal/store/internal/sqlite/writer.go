@@ -111,6 +111,7 @@ func (db *DB) Write(ctx context.Context, op Op) error {
 	case <-r.done:
 		return r.err
 	case <-ctx.Done():
+		db.writer.queue.drop(r)
 		return ctx.Err()
 	}
 }
