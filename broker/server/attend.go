@@ -128,6 +128,9 @@ func (s *Server) begin(p *peer, listener string) error {
 
 // valid checks what the framing guard does not.
 func valid(cl *mqtt.Client, pk packets.Packet) packets.Code {
+	if pk.Connect.WillFlag && len(pk.Connect.WillPayload) == 0 {
+		pk.Connect.WillPayload = []byte{0} // the library takes an empty one (MQTT 5, 3.1.3.4) for none
+	}
 	if code := pk.ConnectValidate(); code != packets.CodeSuccess {
 		return code
 	}

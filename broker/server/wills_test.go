@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eclipse/paho.golang/paho"
+
 	"muster/broker/server"
 )
 
@@ -40,6 +42,37 @@ func TestAWillWaitsForItsDelayAndNoLongerThanItsSession(t *testing.T) {
 				t.Errorf("retained %q", got.Payload)
 			}
 		})
+	}
+}
+
+// TestAnEmptyWillIsLeft, and clears what is retained (MQTT 5, 3.1.3.4).
+func TestAnEmptyWillIsLeft(t *testing.T) {
+	s := start(t, anonymous(), server.Options{})
+	watcher := connect(t, s, as("olga"))
+	watcher.subscribe(presence)
+	l := presenceWill()
+	l.will.Payload = nil
+	pos := connect(t, s, l)
+	pos.publish(&paho.Publish{Topic: presence, QoS: 1, Retain: true, Payload: []byte("here")})
+	if got := watcher.next(); string(got.Payload) != "here" {
+		t.Errorf("got %q", got.Payload)
+	}
+	_ = pos.Disconnect(&paho.Disconnect{ReasonCode: 4}) // with will
+	if got := watcher.next(); len(got.Payload) != 0 || got.Topic != presence {
+		t.Errorf("got %q of %s", got.Payload, got.Topic)
+	}
+	late := connect(t, s, as("oscar"))
+	late.subscribe(presence)
+	marker(t, s, presence, late)
+}
+
+// TestAQuotaOfZeroIsRefused (MQTT 5, 3.1.2.11.3 and 3.1.2.11.4).
+func TestAQuotaOfZeroIsRefused(t *testing.T) {
+	s := start(t, anonymous(), server.Options{})
+	for name, properties := range map[string][]byte{"receive maximum": {0x21, 0, 0}, "maximum packet size": {0x27, 0, 0, 0, 0}} {
+		if code := dial(t, s).login(5, "olga", "x", properties...); code != 0x82 {
+			t.Errorf("%s: CONNACK 0x%02x", name, code)
+		}
 	}
 }
 

@@ -109,12 +109,12 @@ func (c *Conn) nextPacket() error {
 			err = c.checkSize(size)
 		}
 		if err != nil {
-			return c.refuse(err)
+			return c.refuse(err, false)
 		}
 		if known && c.tail-c.head >= size {
 			version, err := check(c.in[c.head:c.head+size], c.version)
 			if err != nil {
-				return c.refuse(err)
+				return c.refuse(err, c.version == 0 && version == 5)
 			}
 			c.version, c.ready = version, size
 			return nil
@@ -181,10 +181,15 @@ func (c *Conn) first() error {
 	return err
 }
 
-// refuse tells a client of version 5 why it is closed.
-func (c *Conn) refuse(err error) error {
+// refuse tells a client of version 5 why it is closed; greets says that it is by its
+// CONNECT.
+func (c *Conn) refuse(err error, greets bool) error {
 	var v *Violation
-	if c.version == 5 && errors.As(err, &v) {
+	switch {
+	case !errors.As(err, &v):
+	case greets:
+		_, _ = c.Write([]byte{typeConnack << 4, 3, 0, v.Code, 0}) // it is closed either way
+	case c.version == 5:
 		_, _ = c.Write([]byte{typeDisconnect << 4, 1, v.Code}) // it is closed either way
 	}
 	return err

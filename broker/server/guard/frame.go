@@ -1,14 +1,16 @@
 package guard
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"unicode/utf8"
 )
 
-// Packet types a client may send (MQTT 5, 2.1.2).
+// Packet types (MQTT 5, 2.1.2). A client sends no CONNACK.
 const (
 	typeConnect     = 1
+	typeConnack     = 2
 	typePublish     = 3
 	typePuback      = 4
 	typePubrec      = 5
@@ -108,7 +110,9 @@ func checkConnect(c *cursor) (byte, error) {
 	name := c.text()
 	version := c.byte()
 	known := (string(name) == "MQTT" && (version == 4 || version == 5)) || (string(name) == "MQIsdp" && version == 3)
-	c.require(known, "unknown protocol name or version")
+	if !known {
+		return 0, malformed("unknown protocol name or version")
+	}
 	flags := c.byte()
 	c.take(2) // keep alive
 	c.require(flags&0x01 == 0, "reserved CONNECT flag")
@@ -230,6 +234,14 @@ func (c *cursor) binary() []byte {
 	return c.take(int(binary.BigEndian.Uint16(b)))
 }
 
+// positive walks n bytes of a number that must not be 0 (MQTT 5, 3.1.2.11.3 and
+// 3.1.2.11.4).
+func (c *cursor) positive(n int, name string) {
+	if b := c.take(n); b != nil && len(bytes.Trim(b, "\x00")) == 0 {
+		c.err = &Violation{codeProtocol, name + " of 0"}
+	}
+}
+
 func (c *cursor) text() []byte {
 	b := c.binary()
 	for _, r := range b {
@@ -283,9 +295,13 @@ func (c *cursor) property(id byte) {
 	switch id {
 	case 0x01, 0x17, 0x19, 0x24, 0x25, 0x28, 0x29, 0x2a:
 		c.byte()
-	case 0x13, 0x21, 0x22, 0x23:
+	case 0x21:
+		c.positive(2, "Receive Maximum")
+	case 0x27:
+		c.positive(4, "Maximum Packet Size")
+	case 0x13, 0x22, 0x23:
 		c.take(2)
-	case 0x02, 0x11, 0x18, 0x27:
+	case 0x02, 0x11, 0x18:
 		c.take(4)
 	case 0x0b:
 		c.varint()

@@ -2,6 +2,7 @@ package guard_test
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -119,6 +120,26 @@ func TestCheckRefusesWhatIsCutShortOrWrong(t *testing.T) {
 	} {
 		if _, err := guard.Check(p, 0); err == nil {
 			t.Errorf("%s passes", name)
+		}
+	}
+}
+
+// TestCheckRefusesQuotasOfZero (MQTT 5, 3.1.2.11.3 and 3.1.2.11.4).
+func TestCheckRefusesQuotasOfZero(t *testing.T) {
+	for name, c := range map[string]struct {
+		properties []byte
+		refused    bool
+	}{
+		"receive maximum 0":       {[]byte{3, 0x21, 0, 0}, true},
+		"receive maximum 1":       {[]byte{3, 0x21, 0, 1}, false},
+		"receive maximum 256":     {[]byte{3, 0x21, 1, 0}, false},
+		"maximum packet size 0":   {[]byte{5, 0x27, 0, 0, 0, 0}, true},
+		"maximum packet size 256": {[]byte{5, 0x27, 0, 0, 1, 0}, false},
+	} {
+		_, err := guard.Check(packet(0x10, join(text("MQTT"), []byte{5, 2, 0, 60}, c.properties, text("x"))...), 0)
+		var v *guard.Violation
+		if errors.As(err, &v) != c.refused || c.refused && v.Code != 0x82 {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
