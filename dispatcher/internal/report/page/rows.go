@@ -169,7 +169,7 @@ func (t *table) write(s string) {
 }
 
 // spared is what HTML can do without. No text has any of it: it is escaped.
-var spared = strings.NewReplacer("</td>", "", "</tr>", "", `lang="zh"`, "lang=zh", `lang="en"`, "lang=en", `class="v"`, "class=v", `class="t"`, "class=t", `class="n"`, "class=n")
+var spared = strings.NewReplacer("</td>", "", "</tr>", "", "</li>", "", `lang="zh"`, "lang=zh", `lang="en"`, "lang=en", `class="v"`, "class=v", `class="t"`, "class=t", `class="n"`, "class=n")
 
 // escapes are those of html/template for text between tags.
 var escapes = [256]string{0: "\ufffd", '"': "&#34;", '&': "&amp;", '\'': "&#39;", '+': "&#43;", '<': "&lt;", '>': "&gt;"}

@@ -26,7 +26,7 @@ func (t *table) tries(row *protocol.StoreRow) {
 	t.write(`<ol>`)
 	for i := range list {
 		try := &list[i]
-		t.write("<li><b>#" + strconv.Itoa(try.Attempt) + "</b> " + string(both(words.Ended(try))))
+		t.write("<li>#" + strconv.Itoa(try.Attempt) + " " + string(both(words.Ended(try))))
 		if try.Code != "" {
 			t.cell(` · `, words.Visible(string(try.Code)))
 		}
@@ -39,6 +39,7 @@ func (t *table) tries(row *protocol.StoreRow) {
 			t.write(` · exit ` + strconv.Itoa(*try.ExitCode))
 		}
 		t.proof(try)
+		t.write("</li>")
 	}
 	t.write("</ol>")
 }
