@@ -2,6 +2,7 @@ package schema
 
 import (
 	"fmt"
+	"maps"
 	"math/big"
 	"slices"
 	"strings"
@@ -22,16 +23,27 @@ const (
 	separator = "\xff"
 )
 
+// what is said of a member that a schema does not allow.
+const (
+	notAllowed   = "is not allowed"
+	notAllowedZh = "不允许出现该字段"
+)
+
 // fault is one line of a refusal.
 type fault struct {
 	pointer  string
 	reason   string
 	reasonZh string
+	stranger string // a member of the document's own object that is not allowed
 }
 
 func (s *Schema) refusal(list []fault) *protocol.Error {
 	en, zh := make([]string, 0, len(list)), make([]string, 0, len(list))
 	for _, f := range list[:min(len(list), maxLines)] {
+		if meant := usage.Nearest(f.stranger, s.members); f.stranger != "" && meant != "" {
+			f.reason += fmt.Sprintf("; did you mean %q?", meant)
+			f.reasonZh += fmt.Sprintf("，是否应为 %q？", meant)
+		}
 		en = append(en, orDocument(f.pointer, "document")+": "+f.reason)
 		zh = append(zh, orDocument(f.pointer, "整个文档")+"："+f.reasonZh)
 	}
@@ -54,15 +66,12 @@ func orDocument(pointer, word string) string {
 
 // faults turns the library's errors into sorted lines without repetition.
 // Lines that only say that a part failed go when the part's own line is there.
-func (s *Schema) faults(errs []gojsonschema.ResultError) []fault {
+func faults(errs []gojsonschema.ResultError) []fault {
 	var out, framing []fault
 	for _, e := range errs {
 		f := fault{pointer: pointerOf(e)}
 		f.reason, f.reasonZh = reasonOf(e)
-		if meant := s.meant(e); meant != "" {
-			f.reason += fmt.Sprintf("; did you mean %q?", meant)
-			f.reasonZh += fmt.Sprintf("，是否应为 %q？", meant)
-		}
+		f.stranger = stranger(e)
 		switch e.Type() {
 		case "number_all_of", "condition_then", "condition_else":
 			framing = append(framing, f)
@@ -82,14 +91,32 @@ func (s *Schema) faults(errs []gojsonschema.ResultError) []fault {
 	return slices.Compact(out)
 }
 
-// meant is the member that one of the document's own object is probably a misspelling
-// of, "" when it is none.
-func (s *Schema) meant(e gojsonschema.ResultError) string {
-	name, _ := e.Details()["property"].(string)
-	if e.Type() != "additional_property_not_allowed" || strings.Contains(e.Context().String(separator), separator) || len(name) > maxText {
+// strangers are the members of the document's own object that are not allowed, in order;
+// of more than one refusal has lines for, one more than that.
+func (s *Schema) strangers(document any) (list []fault) {
+	object, _ := document.(map[string]any)
+	if s.members == nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		if len(list) > maxLines {
+			break
+		}
+		if _, allowed := slices.BinarySearch(s.members, name); !allowed {
+			list = append(list, fault{pointer: "/" + escape(clip(name)), reason: notAllowed, reasonZh: notAllowedZh, stranger: clip(name)})
+		}
+	}
+	return list
+}
+
+// stranger is the member of the document's own object that an error says is not allowed,
+// "" when it says something else.
+func stranger(e gojsonschema.ResultError) string {
+	if e.Type() != "additional_property_not_allowed" || strings.Contains(e.Context().String(separator), separator) {
 		return ""
 	}
-	return usage.Nearest(name, s.members)
+	name, _ := e.Details()["property"].(string)
+	return clip(name)
 }
 
 func pointerOf(e gojsonschema.ResultError) string {
@@ -118,7 +145,7 @@ func reasonOf(e gojsonschema.ResultError) (en, zh string) {
 	case "required":
 		return "is required", "缺少必填字段"
 	case "additional_property_not_allowed", "invalid_property_pattern":
-		return "is not allowed", "不允许出现该字段"
+		return notAllowed, notAllowedZh
 	case "invalid_type":
 		want, wantZh := typeWords(detail("expected"))
 		return "must be " + want + ", not " + detail("given"), "类型应为 " + wantZh + "，实际为 " + detail("given")

@@ -31,7 +31,7 @@ const maxSchemaBytes = 1 << 20
 type Schema struct {
 	name     string
 	compiled *gojsonschema.Schema
-	members  []string // that it names for the document's own object
+	members  []string // of the document's own object, where it allows no others
 	sure     *sure    // asked first
 }
 
@@ -112,6 +112,9 @@ func (s *Schema) ask(clean []byte) error {
 	if err != nil {
 		return s.refusal([]fault{{reason: "cannot be read", reasonZh: "无法读取"}})
 	}
+	if list := s.strangers(value); len(list) > maxLines { // the library would word each
+		return s.refusal(list)
+	}
 	result, err := s.compiled.Validate(gojsonschema.NewRawLoader(value))
 	if err != nil {
 		return s.refusal([]fault{{reason: "cannot be checked against the schema", reasonZh: "无法按格式要求检查"}})
@@ -119,12 +122,16 @@ func (s *Schema) ask(clean []byte) error {
 	if result.Valid() {
 		return nil
 	}
-	return s.refusal(s.faults(result.Errors()))
+	return s.refusal(faults(result.Errors()))
 }
 
-// membersOf lists the properties that a schema names at its root, in order.
+// membersOf lists the members that a schema allows at its root, in order; nil where it
+// allows any.
 func membersOf(root any) []string {
 	object, _ := root.(map[string]any)
+	if closed, _ := object["additionalProperties"].(bool); closed || object["additionalProperties"] == nil || object["patternProperties"] != nil {
+		return nil
+	}
 	properties, _ := object["properties"].(map[string]any)
 	return slices.Sorted(maps.Keys(properties))
 }

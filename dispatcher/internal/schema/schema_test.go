@@ -269,3 +269,29 @@ func TestConcurrentUse(t *testing.T) {
 	})
 	wg.Wait()
 }
+
+// TestManyStrangersAreToldAtOnce: a message of a third of a MiB may have 30,000 members,
+// and each line of a refusal costs as much as a whole document.
+//
+//nolint:paralleltest // it counts what is allocated
+func TestManyStrangersAreToldAtOnce(t *testing.T) {
+	s := compile(t, `"type":"object","additionalProperties":false,"properties":{"limit":{"type":"integer"}}`)
+	var b strings.Builder
+	b.WriteString(`{"limit":"x","limits":1`)
+	for i := range 30_000 {
+		fmt.Fprintf(&b, `,"k%05d":1`, i)
+	}
+	b.WriteString("}")
+	var refusal *protocol.Error
+	if !errors.As(s.Validate([]byte(b.String())), &refusal) {
+		t.Fatal("it passed")
+	}
+	lines := strings.Split(refusal.Message, "\n")
+	if len(lines) != 20 || lines[0] != "/k00000: is not allowed" || lines[19] != "/k00019: is not allowed" || refusal.Path != "/k00000" {
+		t.Errorf("%d lines at %s: %q", len(lines), refusal.Path, lines)
+	}
+	allocs := testing.AllocsPerRun(3, func() { _ = s.Validate([]byte(b.String())) })
+	if most := 30_000 * 10.0; allocs > most {
+		t.Errorf("%.0f allocations, %.0f at most", allocs, most)
+	}
+}
