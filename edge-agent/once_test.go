@@ -7,13 +7,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"muster/internal/protocol"
+	"muster/tests/programs"
 )
 
 const onceConfig = `store: "007"
@@ -57,7 +57,7 @@ func TestRunOnceExecutesATaskOffline(t *testing.T) {
 		cmd := exec.Command(bin, "run-once", "-config", config, "-")
 		var out, errs bytes.Buffer
 		cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Dir = strings.NewReader(c.task), &out, &errs, folder
-		cmd.Env = append(os.Environ(), "MUSTER_BROKER_PASSWORD=secret-of-the-agent")
+		cmd.Env = append(programs.Bare(), "MUSTER_BROKER_PASSWORD=secret-of-the-agent")
 		_ = cmd.Run() // its code is looked at
 		if code := cmd.ProcessState.ExitCode(); code != c.code {
 			t.Errorf("%s: code %d, want %d: %s%s", name, code, c.code, out.String(), errs.String())
@@ -124,7 +124,7 @@ func TestDoctorNamesWhatIsIllAndItsMend(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(bin, "doctor", "-config", config, "-json")
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "MUSTER_") })
+	cmd.Env = programs.Bare()
 	out, _ := cmd.Output() // its code is looked at
 	var found struct {
 		OK       bool

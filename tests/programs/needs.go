@@ -3,6 +3,7 @@ package programs
 import (
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -32,6 +33,12 @@ func Installed(t testing.TB, name string) string {
 	}
 	Lack(t, "%s is not installed", name)
 	return ""
+}
+
+// Bare is the environment without any MUSTER_ variable, for a program that is to have its
+// own alone.
+func Bare() []string {
+	return slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "MUSTER_") })
 }
 
 // BareEnvironment takes every MUSTER_ variable, such as those of a developer or of the
