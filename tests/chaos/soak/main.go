@@ -52,6 +52,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -138,23 +139,22 @@ func attackAndJudge(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.report(ctx, found, sum), broken(found))
+	return errors.Join(s.report(ctx, found, sum), broken(len(found)))
 }
 
-// verdict says everything that is wrong, what the soak itself found first, and how
-// much that is.
-func (s *soak) verdict(ctx context.Context) (found int, sum figures, err error) {
+// verdict says and returns everything that is wrong, what the soak itself found first.
+func (s *soak) verdict(ctx context.Context) (found []string, sum figures, err error) {
 	done := bounded()
 	all, sum, err := s.judge(ctx)
 	done()
 	if err != nil {
-		return 0, sum, err
+		return nil, sum, err
 	}
-	all = append(s.findings, all...)
-	for _, one := range all {
+	found = slices.Concat(s.findings, all)
+	for _, one := range found {
 		fmt.Println(one)
 	}
-	return len(all), sum, nil
+	return found, sum, nil
 }
 
 func broken(found int) error {

@@ -98,6 +98,6 @@ func judgeAgain(ctx context.Context, folder string) error {
 	if err != nil {
 		return err
 	}
-	s.say("%d findings", found)
-	return broken(found)
+	s.say("%d findings", len(found))
+	return broken(len(found))
 }

@@ -20,9 +20,10 @@ var reliability string
 // row is one line of the report's table.
 type row struct{ What, Is string }
 
-// report writes docs/reliability.md, or whatever the file is called.
-func (s *soak) report(ctx context.Context, findings int, sum figures) error {
-	rows := s.rows(ctx, findings, sum)
+// report writes docs/reliability.md, or whatever the file is called, with all that was
+// found.
+func (s *soak) report(ctx context.Context, findings []string, sum figures) error {
+	rows := s.rows(ctx, len(findings), sum)
 	for _, r := range rows {
 		fmt.Fprintf(os.Stderr, "soak: %-42s %s\n", r.What, r.Is)
 	}
@@ -34,7 +35,7 @@ func (s *soak) report(ctx context.Context, findings int, sum figures) error {
 		return fmt.Errorf("cannot write the report: %w", err)
 	}
 	var out bytes.Buffer
-	err = page.Execute(&out, map[string]any{"Rows": rows, "Command": s.command(), "Epochs": len(s.epochs)})
+	err = page.Execute(&out, map[string]any{"Rows": rows, "Command": s.command(), "Epochs": len(s.epochs), "Findings": findings})
 	if err != nil {
 		return fmt.Errorf("cannot write the report: %w", err)
 	}
