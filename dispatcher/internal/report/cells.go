@@ -15,6 +15,7 @@ const csvRules = "CSV (RFC 4180), UTF-8 with byte order mark, CRLF, one header l
 	"(007, 1E5, 06-8108, =1+1) carries one apostrophe in front, and so does a line that starts with an apostrophe: " +
 	"taking one leading apostrophe from each line of a cell gives the exact text back. " +
 	"So does an id or a name that ends in the zero of a decimal (1.10), which a spreadsheet would drop. " +
+	"The cell attempts is the list of the JSON file. " +
 	"Other plain numbers such as -5 and -2.50 stand as they are; numbers in job columns keep the digits that the terminal sent."
 
 // The patterns of text that a spreadsheet takes for something else.

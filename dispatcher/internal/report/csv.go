@@ -18,7 +18,7 @@ func csvColumns() []string {
 	return []string{"store_id", "name", "outcome", "reason", "outcome_at_barrier", "late", "online",
 		"last_seen_at", "claimed_at", "granted_at", "started_at", "last_sign_at", "ready_at", "finished_at",
 		"attempts_used", "attempts_allowed", "clock_skew_ms", "terminal_id", "task_id", "status", "attempt",
-		"result_bytes", "result_sha256", "error_code", "error_path", "error_message", "labels"}
+		"result_bytes", "result_sha256", "error_code", "error_path", "error_message", "labels", "attempts"}
 }
 
 // CSV writes the report for exchange: one header line, then one row a store.
@@ -41,7 +41,9 @@ func CSV(w io.Writer, head protocol.ReportHead, rows Rows) error {
 		if err != nil {
 			return err
 		}
-		out.row(row)
+		if err := out.row(row); err != nil {
+			return err
+		}
 	}
 	if err := out.out.Flush(); err != nil { // bufio keeps the first error
 		return fmt.Errorf("cannot write a report as CSV: %w", err)
@@ -56,7 +58,7 @@ type csvWriter struct {
 	cols int
 }
 
-func (c *csvWriter) row(row *protocol.StoreRow) {
+func (c *csvWriter) row(row *protocol.StoreRow) error {
 	e := &row.Evidence
 	c.cell(nameCell(row.StoreID))
 	c.cell(nameCell(row.Name))
@@ -84,10 +86,16 @@ func (c *csvWriter) row(row *protocol.StoreRow) {
 	for _, text := range []string{string(failure.Code), failure.Path, failure.Message, line.Labels(row.Labels)} {
 		c.cell(textCell(text))
 	}
+	tries, err := triesCell(row.Tries)
+	if err != nil {
+		return err
+	}
+	c.cell(tries)
 	for _, value := range row.Columns {
 		c.cell(valueCell(value))
 	}
 	c.end()
+	return nil
 }
 
 func (c *csvWriter) cell(s string) {
@@ -107,6 +115,16 @@ func (c *csvWriter) cell(s string) {
 func (c *csvWriter) end() {
 	_, _ = c.out.WriteString("\r\n")
 	c.cols = 0
+}
+
+// triesCell is the list of the JSON file, on one line that begins with its bracket;
+// nothing for none.
+func triesCell(tries []protocol.Try) (string, error) {
+	if len(tries) == 0 {
+		return "", nil
+	}
+	list, err := protocol.Encode(tries)
+	return textCell(string(list)), err
 }
 
 func valueCell(raw json.RawMessage) string {

@@ -116,6 +116,11 @@ func tenStores() []protocol.StoreRow {
 	failed.Status, failed.Attempt, failed.TerminalID, failed.FinishedAt = task.Failed, 2, "pos-1", at(60)
 	failed.Evidence.Attempts = 2
 	failed.Error = &protocol.Failure{Code: protocol.CodeInvalidResult, Path: "/lines", Message: "lines is missing\n=cmd|' /C calc'!A0"}
+	exit := 0
+	failed.Tries = []protocol.Try{
+		{Attempt: 1, TerminalID: "1E5", GrantedAt: at(6), StartedAt: at(7), EndedAt: at(37), Code: protocol.CodeLeaseExpired, Message: "silent for longer than its lease"},
+		{Attempt: 2, TerminalID: "pos-1", GrantedAt: at(40), StartedAt: at(41), EndedAt: at(60), Answer: protocol.AnswerFailed, Code: protocol.CodeInvalidResult,
+			Message: failed.Error.Message, ExitCode: &exit, SHA256: strings.Repeat("cd", 32), Bytes: 90}}
 	silent := row("9-slow", "\u202eevil\u2066 name\u0000", task.OutcomeTimedOut, task.ReasonStartedThenSilent)
 	silent.Status, silent.Attempt, silent.TerminalID = task.Running, 1, "pos-1"
 	silent.Evidence = protocol.Evidence{Online: true, LastSeenAt: at(119), GrantedAt: at(6), StartedAt: at(7), LastSignAt: at(30), Attempts: 1, AttemptsOf: 2}

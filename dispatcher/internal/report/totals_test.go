@@ -47,7 +47,7 @@ func TestATotalIsTheSameInEveryFormat(t *testing.T) {
 		}
 	}
 	var got []string
-	for _, row := range readXLSX(t, write(t, r, "xlsx", h, rows)).sheets[5][1:] {
+	for _, row := range readXLSX(t, write(t, r, "xlsx", h, rows)).sheets[metadataSheet][1:] {
 		var cells []string
 		for _, column := range []string{"B", "C", "E", "F", "G", "H", "I"} {
 			cells = append(cells, row.cell(column).show())

@@ -70,6 +70,16 @@ func (b book) summary(about string) string {
 
 func readXLSX(t tb, file string) book {
 	t.Helper()
+	b := unzipped(t, file)
+	for number := 1; b.parts[sheetPart(number)] != ""; number++ {
+		b.sheets = append(b.sheets, b.rows(t, number))
+	}
+	return b
+}
+
+// unzipped is a workbook of which no sheet is read yet.
+func unzipped(t tb, file string) book {
+	t.Helper()
 	archive, err := zip.NewReader(strings.NewReader(file), int64(len(file)))
 	if err != nil {
 		t.Fatalf("not an archive: %v", err)
@@ -86,9 +96,6 @@ func readXLSX(t tb, file string) book {
 		}
 		b.parts[f.Name] = string(text)
 		b.order = append(b.order, f.Name)
-	}
-	for number := 1; b.parts[sheetPart(number)] != ""; number++ {
-		b.sheets = append(b.sheets, b.rows(t, number))
 	}
 	return b
 }

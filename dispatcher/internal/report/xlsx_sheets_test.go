@@ -191,7 +191,7 @@ func TestColoursRepeatWhatStandsThere(t *testing.T) {
 	list[0].Late, list[0].AtBarrier = true, task.OutcomeOffline
 	rows := rowsOf(t, list...)
 	b := readXLSX(t, write(t, r, "xlsx", build(t, r, head(10), rows, nil), rows))
-	for sheet, place := range map[int]string{summarySheet: "A2:A", storesSheet: "C2:C11", missingSheet: "C2:C5", revisionsSheet: "F2:F2"} {
+	for sheet, place := range map[int]string{summarySheet: "A2:A", storesSheet: "C2:C11", missingSheet: "C2:C5", attemptsSheet: "D2:D10", revisionsSheet: "F2:F2"} {
 		part := b.parts[sheetPart(sheet+1)]
 		_, rules, ok := strings.Cut(part, `<conditionalFormatting sqref="`+place)
 		if !ok {
@@ -221,7 +221,7 @@ func TestSheetsHaveShortNamesFiltersAndAHeaderThatStays(t *testing.T) {
 			t.Errorf("no sheet can be called %q", found[1])
 		}
 	}
-	if want := "[汇总 summary 门店 stores 未成功 missing 补传与版本 revisions 地区 regions 合计 totals 元数据 metadata]"; fmt.Sprint(names) != want {
+	if want := "[汇总 summary 门店 stores 未成功 missing 各次执行 attempts 补传与版本 revisions 地区 regions 合计 totals 元数据 metadata]"; fmt.Sprint(names) != want {
 		t.Errorf("the sheets are %v; want %s", names, want)
 	}
 	for i := range names {

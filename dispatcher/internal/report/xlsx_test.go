@@ -28,9 +28,10 @@ const (
 	summarySheet = iota
 	storesSheet
 	missingSheet
+	attemptsSheet
 	revisionsSheet
 	regionsSheet
-	metadataSheet // one further behind the totals, where a job has them
+	metadataSheet // where a job has totals, these, and metadata one further
 )
 
 // one is the workbook of a report of one store.
@@ -84,6 +85,7 @@ func TestS23SpreadsheetsFindNoFormulaInTheXLSX(t *testing.T) {
 		bad := valued(row("007", text, task.OutcomeFailed, task.ReasonExecutionError), string(quoted), `[`+string(quoted)+`]`)
 		bad.Error = &protocol.Failure{Code: protocol.Code(text), Path: text, Message: text}
 		bad.TerminalID, bad.Labels = text, map[string]string{text: text}
+		bad.Tries = []protocol.Try{{Attempt: 1, TerminalID: text, GrantedAt: at(1), Code: protocol.Code(text), Message: text}}
 		h := head(1)
 		h.RequestedBy, h.ApprovedBy, h.Reason, h.Input = text, text, text, json.RawMessage(`{"a":`+string(quoted)+`}`)
 		h.Columns[0].Title, h.Columns[0].TitleZh, h.Columns[0].Unit, h.Columns[0].UnitZh = text, text, text, text
@@ -95,8 +97,8 @@ func TestS23SpreadsheetsFindNoFormulaInTheXLSX(t *testing.T) {
 		b := readXLSX(t, file)
 		inert(t, b, text)
 		inertForTheLibrary(t, file, text)
-		name, value := b.under(storesSheet, "Name", 1), b.under(storesSheet, "note (text)", 1)
-		if name.Type != "inlineStr" || value.Type != "inlineStr" || strings.HasPrefix(name.show(), `"'`) != strings.HasPrefix(text, "'") {
+		name, value, message := b.under(storesSheet, "Name", 1), b.under(storesSheet, "note (text)", 1), b.under(attemptsSheet, "Error message", 1)
+		if name.Type != "inlineStr" || value.Type != "inlineStr" || message.show() != name.show() || strings.HasPrefix(name.show(), `"'`) != strings.HasPrefix(text, "'") {
 			t.Errorf("%q became %s and %s", text, name.show(), value.show())
 		}
 	}
@@ -105,7 +107,7 @@ func TestS23SpreadsheetsFindNoFormulaInTheXLSX(t *testing.T) {
 func inert(t *testing.T, b book, text string) {
 	t.Helper()
 	known := []string{"[Content_Types].xml", "_rels/.rels", "docProps/app.xml", "docProps/core.xml", "xl/_rels/workbook.xml.rels", "xl/styles.xml",
-		"xl/theme/theme1.xml", "xl/workbook.xml", "xl/worksheets/sheet6.xml", "xl/worksheets/sheet5.xml", "xl/worksheets/sheet4.xml", "xl/worksheets/sheet3.xml",
+		"xl/theme/theme1.xml", "xl/workbook.xml", "xl/worksheets/sheet7.xml", "xl/worksheets/sheet6.xml", "xl/worksheets/sheet5.xml", "xl/worksheets/sheet4.xml", "xl/worksheets/sheet3.xml",
 		"xl/worksheets/sheet2.xml", "xl/worksheets/sheet1.xml"}
 	if !slices.Equal(b.order, known) {
 		t.Errorf("%q: the workbook has the parts %q", text, b.order)
@@ -161,8 +163,8 @@ func TestIdsStayTextInTheWorkbook(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"007", "1E5", "06-8108", "2.50", "12345678901234567890", "TRUE", "1_x0041_x0042_"} {
 		b := one(t, func(_ *protocol.ReportHead, r *protocol.StoreRow) { r.StoreID, r.TaskID, r.TerminalID = id, id, id })
-		for _, column := range []string{"Store", "Task", "Terminal"} {
-			if c := b.under(storesSheet, column, 1); c.Type != "inlineStr" || c.show() != `"`+id+`"` {
+		for i, column := range []string{"Store", "Task", "Terminal", "Store", "Task", "Terminal"} {
+			if c := b.under([]int{storesSheet, attemptsSheet}[i/3], column, 1); c.Type != "inlineStr" || c.show() != `"`+id+`"` {
 				t.Errorf("%s %q became %q of type %q", column, id, c.show(), c.Type)
 			}
 		}

@@ -1,5 +1,5 @@
 // Package line reads the rows of a report, each one line of JSON, and says their
-// values as text.
+// values as text and their attempts one by one.
 //
 // It is pure, and judges nothing.
 package line
@@ -43,6 +43,11 @@ func (r *Reader) Verdict(raw json.RawMessage) (*protocol.StoreRow, error) {
 	return r.readBy(raw, r.scanVerdict)
 }
 
+// Evidence returns the row up to its evidence.
+func (r *Reader) Evidence(raw json.RawMessage) (*protocol.StoreRow, error) {
+	return r.readBy(raw, r.scanEvidence)
+}
+
 func (r *Reader) readBy(raw json.RawMessage, scan func(json.RawMessage) bool) (*protocol.StoreRow, error) {
 	if r.Usual = scan(raw); r.Usual {
 		return &r.row, nil
@@ -71,9 +76,8 @@ func (r *Reader) scanVerdict(raw json.RawMessage) bool {
 }
 
 func (r *Reader) scan(raw json.RawMessage) bool {
-	_ = r.scanVerdict(raw)
+	_ = r.scanEvidence(raw)
 	s, row := &r.in, &r.row
-	r.scanEvidence()
 	row.TaskID = s.str(`,"taskId":`)
 	row.Status = task.Status(s.str(`,"status":`))
 	row.Attempt = int(s.integer(`,"attempt":`))
@@ -102,7 +106,8 @@ func (r *Reader) scanLabels() {
 	r.row.Labels = r.labels
 }
 
-func (r *Reader) scanEvidence() {
+func (r *Reader) scanEvidence(raw json.RawMessage) bool {
+	_ = r.scanVerdict(raw)
 	s, e := &r.in, &r.row.Evidence
 	e.Online = s.boolean(`,"evidence":{"online":`)
 	e.LastSeenAt = s.moment(`,"lastSeenAt":`)
@@ -120,6 +125,7 @@ func (r *Reader) scanEvidence() {
 		e.ClockSkewMs = &r.skew
 	}
 	s.token("}")
+	return !s.doubt
 }
 
 func (r *Reader) scanColumns(raw json.RawMessage) {

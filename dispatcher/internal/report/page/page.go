@@ -122,7 +122,7 @@ func (p *Page) Write(w io.Writer, head protocol.ReportHead, rows iter.Seq2[json.
 		return err
 	}
 	out := bufio.NewWriter(w)
-	t := table{templates: p.templates, tail: p.tail, head: view(&head, found), out: out, zone: head.AsOf.Location(), large: head.Targets > largeAbove}
+	t := table{templates: p.templates, tail: p.tail, head: view(&head, found), out: out, zone: head.AsOf.Location(), large: head.Targets > line.Many}
 	if err := t.page(rows); err != nil {
 		return fmt.Errorf("cannot write a report as HTML: %w", err)
 	}

@@ -11,15 +11,11 @@ import (
 	"muster/dispatcher/internal/report/line"
 	"muster/dispatcher/internal/report/words"
 	"muster/internal/protocol"
-	"muster/internal/task"
 )
 
 const (
-	// largeAbove is from how many stores on a page is large. All rows in full would
-	// make one of 100,000 stores too much for a browser.
-	largeAbove = 10_000
-	// fullShown bounds the rows with evidence on a large page, which those get that
-	// did not succeed at once. The other files have all.
+	// fullShown bounds the rows with evidence on a large page, which those get whose
+	// attempts it unfolds: all would be too much for a browser. The other files have all.
 	fullShown = 10_000
 	// partRows is how many rows of a large page are folded into one.
 	partRows = 1000
@@ -38,9 +34,9 @@ type table struct {
 	head      model
 	out       *bufio.Writer
 	zone      *time.Location
-	large     bool
-	full      int // rows with evidence so far
-	rows      int // so far
+	large     bool // it has many stores
+	full      int  // rows with evidence so far
+	rows      int  // so far
 	lean      bool
 }
 
@@ -84,7 +80,7 @@ func (t *table) row(row *protocol.StoreRow) (err error) {
 		err = t.turn(row)
 	}
 	t.rows++
-	if t.large && (row.Outcome == task.OutcomeSucceeded && row.Evidence.Attempts < 2 || t.full >= fullShown) {
+	if !line.Unfolds(t.head.Head.Targets, row) || t.large && t.full >= fullShown {
 		t.short(row)
 	} else {
 		t.whole(row)

@@ -4,9 +4,9 @@ import (
 	"strconv"
 	"strings"
 
+	"muster/dispatcher/internal/report/line"
 	"muster/dispatcher/internal/report/words"
 	"muster/internal/protocol"
-	"muster/internal/task"
 )
 
 // messageShown bounds the message of one attempt, in characters.
@@ -18,7 +18,7 @@ const hashShown = 16
 // tries writes every attempt of a store: how it ended and why, from grant to end, where,
 // and what proves it.
 func (t *table) tries(row *protocol.StoreRow) {
-	list := triesOf(row)
+	list := line.Tries(row)
 	if len(list) == 0 {
 		t.write("–")
 		return
@@ -60,25 +60,4 @@ func (t *table) proof(try *protocol.Try) {
 		}
 		t.write(` · SHA-256 <code>` + sum + `</code>`)
 	}
-}
-
-// triesOf are the row's attempts; where it lists none, the one that it tells itself.
-func triesOf(row *protocol.StoreRow) []protocol.Try {
-	if len(row.Tries) > 0 || row.Attempt == 0 || row.Evidence.GrantedAt.IsZero() {
-		return row.Tries
-	}
-	try := protocol.Try{Attempt: row.Attempt, TerminalID: row.TerminalID, GrantedAt: row.Evidence.GrantedAt, EndedAt: row.FinishedAt, SHA256: row.SHA256, Bytes: row.Bytes}
-	switch row.Status {
-	case task.Succeeded:
-		try.Answer = protocol.AnswerSucceeded
-	case task.Failed:
-		try.Answer = protocol.AnswerFailed
-	case task.Cancelled:
-		try.Answer = protocol.AnswerCancelled
-	case task.Pending, task.Running:
-	}
-	if row.Error != nil {
-		try.Code, try.Message = row.Error.Code, row.Error.Message
-	}
-	return []protocol.Try{try}
 }

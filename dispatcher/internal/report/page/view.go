@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"muster/dispatcher/internal/report/line"
 	"muster/dispatcher/internal/report/words"
 	"muster/internal/protocol"
 	"muster/internal/task"
@@ -94,7 +95,7 @@ func view(head *protocol.ReportHead, found *survey) model {
 		Chart:       drawn(head, found.ms),
 		Totals:      totalsOf(head),
 	}
-	if head.Targets > largeAbove {
+	if head.Targets > line.Many {
 		m.FullShown = fullShown
 	}
 	done := 0

@@ -1,6 +1,8 @@
 package workbook
 
 import (
+	"encoding/json"
+	"iter"
 	"strings"
 
 	"muster/dispatcher/internal/report/line"
@@ -25,41 +27,29 @@ type storeColumn struct {
 }
 
 func storesSheet(head *protocol.ReportHead, rows rowSeq) sheet {
-	return storeSheet("门店 stores", storeColumns(head), head.Targets, rows, nil)
+	return storeSheet("门店 stores", storeColumns(head), head.Targets, picked(rows, (*line.Reader).Verdict, nil))
 }
 
 // missingSheet has the stores that did not succeed, as everywhere in a report.
 func missingSheet(head *protocol.ReportHead, rows rowSeq) sheet {
-	return storeSheet("未成功 missing", missingColumns(head), head.Targets-head.Counts.Succeeded, rows,
-		func(row *protocol.StoreRow) bool { return row.Outcome != task.OutcomeSucceeded })
+	return storeSheet("未成功 missing", missingColumns(head), head.Targets-head.Counts.Succeeded, picked(rows, (*line.Reader).Verdict,
+		func(row *protocol.StoreRow) bool { return row.Outcome != task.OutcomeSucceeded }))
 }
 
-// storeSheet has the stores that belong there, which their verdict tells; nil: all.
-func storeSheet(name string, columns []storeColumn, count int, rows rowSeq, belongs func(*protocol.StoreRow) bool) sheet {
+// storeSheet has so many lines, each of a store.
+func storeSheet(name string, columns []storeColumn, count int, lines lineSeq) sheet {
 	s := sheet{name: name, rows: count, filter: true}
 	for _, column := range columns {
 		s.columns = append(s.columns, column.sheetColumn)
 	}
 	s.fill = func(c *cells) error {
-		var in line.Reader
-		line := 1
-		for raw, err := range rows {
+		number := 1
+		for row, err := range lines {
 			if err != nil {
 				return err
 			}
-			if belongs != nil {
-				if row, err := in.Verdict(raw); err != nil {
-					return err
-				} else if !belongs(row) {
-					continue
-				}
-			}
-			row, err := in.Read(raw)
-			if err != nil {
-				return err
-			}
-			line++
-			c.begin(line)
+			number++
+			c.begin(number)
 			for _, column := range columns {
 				column.put(c, row)
 			}
@@ -68,6 +58,31 @@ func storeSheet(name string, columns []storeColumn, count int, rows rowSeq, belo
 		return nil
 	}
 	return s
+}
+
+// lineSeq are the stores of a sheet's lines, each valid until the next.
+type lineSeq = iter.Seq2[*protocol.StoreRow, error]
+
+// picked are the stores that belong there, which the part of their row that look reads
+// tells; nil: all.
+func picked(rows rowSeq, look func(*line.Reader, json.RawMessage) (*protocol.StoreRow, error), belongs func(*protocol.StoreRow) bool) lineSeq {
+	return func(yield func(*protocol.StoreRow, error) bool) {
+		var in line.Reader
+		for raw, err := range rows {
+			var row *protocol.StoreRow
+			if err == nil && belongs != nil {
+				if row, err = look(&in, raw); err == nil && !belongs(row) {
+					continue
+				}
+			}
+			if err == nil {
+				row, err = in.Read(raw)
+			}
+			if !yield(row, err) {
+				return
+			}
+		}
+	}
 }
 
 func storeColumns(head *protocol.ReportHead) []storeColumn {

@@ -15,6 +15,7 @@ import (
 // survey is what a look at all rows finds that a sheet has to know before its first row.
 type survey struct {
 	moved   int                         // stores of the revisions' sheet
+	tries   int                         // attempts that are told one by one
 	regions map[string]*protocol.Counts // by label; "" for the stores without one
 }
 
@@ -26,7 +27,7 @@ func look(head *protocol.ReportHead, rows rowSeq) (survey, error) {
 		if err != nil {
 			return found, err
 		}
-		row, err := in.Verdict(raw)
+		row, err := in.Evidence(raw)
 		if err != nil {
 			return found, err
 		}
@@ -39,6 +40,12 @@ func look(head *protocol.ReportHead, rows rowSeq) (survey, error) {
 			found.regions[strings.Clone(row.Labels[words.RegionLabel])] = counts
 		}
 		counts.Add(row.Outcome)
+		if line.Unfolds(head.Targets, row) {
+			if row, err = in.Read(raw); err != nil {
+				return found, err
+			}
+			found.tries += len(line.Tries(row))
+		}
 	}
 	return found, nil
 }
@@ -86,7 +93,7 @@ func revisionsSheet(head *protocol.ReportHead, rows rowSeq, count int) sheet {
 		momentColumn("结束", "Finished", head.TimeZone, func(r *protocol.StoreRow) protocol.Time { return r.FinishedAt }),
 		numberColumn("已用次数", "Attempts used", func(r *protocol.StoreRow) *int64 { return whole(r.Evidence.Attempts) }),
 	}
-	return storeSheet("补传与版本 revisions", columns, count, rows, moves.of)
+	return storeSheet("补传与版本 revisions", columns, count, picked(rows, (*line.Reader).Verdict, moves.of))
 }
 
 // regionsSheet counts the stores by their label.

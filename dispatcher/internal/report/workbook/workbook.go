@@ -17,7 +17,7 @@ import (
 )
 
 // Rules stands in every manifest beside the workbook.
-const Rules = "Office Open XML workbook (ISO/IEC 29500) in which nothing runs and nothing points elsewhere. Sheets: summary, stores, missing, revisions, regions, metadata and, where the job has columns with a type, totals. " +
+const Rules = "Office Open XML workbook (ISO/IEC 29500) in which nothing runs and nothing points elsewhere. Sheets: summary, stores, missing, attempts (of a report of more than 10,000 stores, of those that did not succeed at the first one), revisions, regions, metadata and, where the job has columns with a type, totals. " +
 	"Every text is a string cell, ids too (007, 1E5); control characters other than line break and tab, and direction marks, are shown as ␀ or [U+202E]. " +
 	"Times are dates in headquarters' zone, and so are values of the job's columns of dates and moments. A number of the terminal stands as a number where a spreadsheet keeps its value, with more than 15 digits as text. " +
 	"Text over 32,767 UTF-16 units is cut, ends in … [已截断 cut: and its length], and is counted on the first sheet."
@@ -26,7 +26,7 @@ const Rules = "Office Open XML workbook (ISO/IEC 29500) in which nothing runs an
 type rowSeq = iter.Seq2[json.RawMessage, error]
 
 // Write writes the report for spreadsheets: what it amounts to, every store, those that did
-// not succeed, those whose row is another one than at the barrier, the regions, what the
+// not succeed, their attempts one by one, those whose row is another one than at the barrier, the regions, what the
 // job's columns amount to, and of what run all of that is. Rows go straight through to w,
 // and are the JSON of one protocol.StoreRow each, by store id. It fails for a row that cannot
 // be read, and with what w fails with.
@@ -37,7 +37,7 @@ func Write(w io.Writer, head protocol.ReportHead, rows iter.Seq2[json.RawMessage
 	}
 	cut := 0 // cells, in all sheets
 	sheets := []sheet{summarySheet(&head, &cut), storesSheet(&head, rows), missingSheet(&head, rows),
-		revisionsSheet(&head, rows, found.moved), regionsSheet(found.regions)}
+		attemptsSheet(&head, rows, found.tries), revisionsSheet(&head, rows, found.moved), regionsSheet(found.regions)}
 	if len(head.Totals) > 0 {
 		sheets = append(sheets, totalsSheet(&head))
 	}
