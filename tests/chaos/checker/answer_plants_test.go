@@ -75,6 +75,7 @@ func answerPlants() []plant {
 				for _, name := range []string{"20260917-1800_probe_R2_r1.json"} {
 					w.rewrite(name, sum(`{"marker":"a2"}`), sum("nobody's"))
 				}
+				w.recell("20260917-1800_probe_R2_r1.xlsx", "各次执行 attempts", "E2", sum("nobody's"))
 				w.relook()
 				w.outcome("R2", "A", 1).Row = strings.Replace(w.outcome("R2", "A", 1).Row, sum(`{"marker":"a2"}`), sum("nobody's"), 1)
 			}},

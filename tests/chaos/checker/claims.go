@@ -28,6 +28,7 @@ type claimRow struct {
 	reason    task.Reason
 	atBarrier task.Outcome // "": the format does not tell by this word
 	values    []string     // of the job's columns; nil: not read in this format
+	tries     []string     // its attempts, see tryText; nil: not read in this format
 }
 
 func (b *book) compare(c claim, where Finding, rev Revision, in reading) {
@@ -64,6 +65,9 @@ func (b *book) compare(c claim, where Finding, rev Revision, in reading) {
 		}
 		if row.values != nil {
 			b.compareValues(row.values, c.cells, where, rev, in, want)
+		}
+		if row.tries != nil {
+			b.compareTries(row.tries, c.cells, where, want)
 		}
 	}
 }

@@ -51,6 +51,13 @@ func (w *world) row(o *checker.Outcome) {
 		row.Evidence.GrantedAt, row.Evidence.StartedAt = at(a.GrantedAt), at(a.StartedAt)
 		row.FinishedAt = at(cmp.Or(t.SettledAt, a.ReceivedAt))
 	}
+	if w.tried {
+		for n := range t.Attempt {
+			a := w.attempt(t.TaskID, n+1)
+			row.Tries = append(row.Tries, protocol.Try{Attempt: a.Attempt, TerminalID: a.TerminalID, GrantedAt: at(a.GrantedAt), StartedAt: at(a.StartedAt), EndedAt: at(a.EndedAt),
+				Answer: a.Answer, Code: a.Code, SHA256: a.SHA256})
+		}
+	}
 	columns := w.runOf(o.RunID).Columns
 	row.Columns = slices.Repeat([]json.RawMessage{json.RawMessage("null")}, len(columns))
 	if o.Outcome == task.OutcomeSucceeded {
@@ -162,12 +169,16 @@ func (w *world) overwrite(name, text string) {
 
 func csvOf(r protocol.Report) string {
 	var b strings.Builder
-	b.WriteString("\ufeffstore_id,name,outcome,reason,outcome_at_barrier")
+	b.WriteString("\ufeffstore_id,name,outcome,reason,outcome_at_barrier,attempts")
 	for _, c := range r.Columns {
 		b.WriteString(",job." + c.Name)
 	}
 	for _, row := range r.Stores {
-		fmt.Fprintf(&b, "\r\n%s,%s,%s,%s,%s", row.StoreID, row.Name, row.Outcome, row.Reason, row.AtBarrier)
+		fmt.Fprintf(&b, "\r\n%s,%s,%s,%s,%s,", row.StoreID, row.Name, row.Outcome, row.Reason, row.AtBarrier)
+		if len(row.Tries) > 0 {
+			list, _ := json.Marshal(row.Tries) // as it was read
+			b.WriteString(`"` + strings.ReplaceAll(string(list), `"`, `""`) + `"`)
+		}
 		for _, raw := range row.Columns {
 			b.WriteString("," + strings.Replace(said(raw), "=", "'=", 1))
 		}
@@ -180,7 +191,7 @@ func said(raw json.RawMessage) string {
 	return strings.Trim(strings.TrimPrefix(string(raw), "null"), `"`)
 }
 
-// xlsxOf is a workbook with the three sheets.
+// xlsxOf is a workbook with the sheets that are read.
 func (w *world) xlsxOf(r protocol.Report) string {
 	w.t.Helper()
 	book := excelize.NewFile()
@@ -197,7 +208,14 @@ func (w *world) xlsxOf(r protocol.Report) string {
 	}
 	stores := [][]any{append(header, "截止时结果\nAt the barrier")}
 	missing := [][]any{{"门店编号\nStore", "结果\nOutcome", "原因代码\nReason code"}}
+	tries := [][]any{{"门店编号\nStore", "第几次\nAttempt", "终端\nTerminal", "错误代码\nError code", "结果摘要\nResult SHA-256", "结果字节\nResult bytes"}}
 	for _, row := range r.Stores {
+		for _, t := range row.Tries {
+			tries = append(tries, []any{row.StoreID, t.Attempt, t.TerminalID, string(t.Code), t.SHA256, t.Bytes})
+		}
+		if row.Tries == nil && row.Attempt > 0 {
+			tries = append(tries, []any{row.StoreID, row.Attempt, row.TerminalID, "", row.SHA256, row.Bytes})
+		}
 		line := []any{row.StoreID, names[row.Outcome], string(row.Reason)}
 		if row.Outcome != task.OutcomeSucceeded {
 			missing = append(missing, line)
@@ -208,7 +226,7 @@ func (w *world) xlsxOf(r protocol.Report) string {
 		}
 		stores = append(stores, append(line, names[row.AtBarrier]))
 	}
-	sheets := map[string][][]any{"汇总 summary": summary, "门店 stores": stores, "未成功 missing": missing}
+	sheets := map[string][][]any{"汇总 summary": summary, "门店 stores": stores, "未成功 missing": missing, "各次执行 attempts": tries}
 	if len(r.Totals) > 0 {
 		sheets["合计 totals"] = totalsOf(r)
 	}

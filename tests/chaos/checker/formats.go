@@ -49,7 +49,7 @@ func csvClaim(content []byte, columns []protocol.Column) (claim, error) {
 	for i, name := range table[0] {
 		column[name] = i
 	}
-	needed := []string{"store_id", "outcome", "reason", "outcome_at_barrier"}
+	needed := []string{"store_id", "outcome", "reason", "outcome_at_barrier", "attempts"}
 	for _, c := range columns {
 		needed = append(needed, "job."+c.Name)
 	}
@@ -66,7 +66,10 @@ func csvClaim(content []byte, columns []protocol.Column) (claim, error) {
 			return claim{}, fmt.Errorf("store %s stands in it twice", id)
 		}
 		r := claimRow{task.Outcome(row[column["outcome"]]), task.Reason(row[column["reason"]]),
-			task.Outcome(row[column["outcome_at_barrier"]]), make([]string, len(columns))}
+			task.Outcome(row[column["outcome_at_barrier"]]), make([]string, len(columns)), nil}
+		if r.tries, err = csvTries(row[column["attempts"]]); err != nil {
+			return claim{}, fmt.Errorf("of store %s %w", id, err)
+		}
 		for i, job := range columns {
 			r.values[i] = apostrophe.ReplaceAllString(row[column["job."+job.Name]], "")
 		}

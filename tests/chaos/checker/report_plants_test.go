@@ -2,6 +2,7 @@ package checker_test
 
 import (
 	"slices"
+	"strings"
 
 	"muster/tests/chaos/checker"
 	"muster/tests/chaos/history"
@@ -40,7 +41,7 @@ func reportPlants() []plant {
 			}},
 		{name: "CSV lacks a store", rule: checker.Reports, want: `I5: run R2 file 20260917-1800_probe_R2_r1.csv it has the stores A, the store has A B`,
 			after: func(w *world) {
-				w.rewrite("20260917-1800_probe_R2_r1.csv", "B,店 B,cancelled,by_user,cancelled,\r\n", "")
+				w.rewrite("20260917-1800_probe_R2_r1.csv", "B,店 B,cancelled,by_user,cancelled,,\r\n", "")
 				w.relook()
 			}},
 		{name: "HTML says otherwise", rule: checker.Reports, want: `I5: run R1 file 20260917-1800_probe_R1_r2.html it counts 2 succeeded 0 failed 0 timed out 0 offline 0 cancelled, the store has 3 succeeded 0 failed 0 timed out 0 offline 0 cancelled` +
@@ -59,7 +60,7 @@ func reportPlants() []plant {
 				w.rewrite("20260917-1800_probe_R3_r1.html", `timed out</span></td><td>online_never_claimed`, `offline</span></td><td>went_offline`)
 				w.relook()
 			}},
-		{name: "a manifest with another hash", rule: checker.Reports, want: `I5: run R2 file 20260917-1800_probe_R2_r1_manifest.json it has 20260917-1800_probe_R2_r1.csv with the hash 2d711642b726, the store has ab443f0aff5a`,
+		{name: "a manifest with another hash", rule: checker.Reports, want: `I5: run R2 file 20260917-1800_probe_R2_r1_manifest.json it has 20260917-1800_probe_R2_r1.csv with the hash 2d711642b726, the store has e0df473cfd64`,
 			after: func(w *world) {
 				w.rewrite("20260917-1800_probe_R2_r1_manifest.json", sum(string(w.e.Reports["2026/09/20260917-1800_probe_R2_r1.csv"])), sum("x"))
 				w.relook()
@@ -152,7 +153,7 @@ func valuePlants() []plant {
 
 func bytePlants() []plant {
 	return []plant{
-		{name: "bytes that are not those published", rule: checker.Reports, want: `I5: run R2 file 20260917-1800_probe_R2_r1.csv its bytes hash to d67e2e944994, the store has ab443f0aff5a`,
+		{name: "bytes that are not those published", rule: checker.Reports, want: `I5: run R2 file 20260917-1800_probe_R2_r1.csv its bytes hash to d67e2e944994, the store has e0df473cfd64`,
 			after: func(w *world) {
 				w.e.Reports["2026/09/20260917-1800_probe_R2_r1.csv"] = []byte("changed")
 			}},
@@ -185,5 +186,37 @@ func attemptPlants() []plant {
 		after: func(w *world) {
 			w.rewrite("20260917-1800_probe_R3_r1.json", `"name":"店 D"`, `"name":"店 D","attempts":[{"attempt":7,"terminalId":"pos9","grantedAt":"2026-09-17T18:00:01.000Z","answer":"failed","code":"EXECUTION"}]`)
 			w.relook()
-		}}}
+		}},
+		{name: "CSV lacks an attempt", rule: checker.Reports, want: `I5: run R1 file 20260917-1800_probe_R1_r1.csv it has store B with the attempts ["#2 pos1  9f70b80c229b 0"], the store has ["#1 pos1 EXECUTION 7cd31b510e25 0" "#2 pos1  9f70b80c229b 0"]`,
+			before: func(w *world) { w.tried = true },
+			after: func(w *world) {
+				const name = "20260917-1800_probe_R1_r1.csv"
+				text := string(w.e.Reports["2026/09/"+name])
+				of := strings.Index(text, "\nB,")
+				first, second := of+strings.Index(text[of:], `{""attempt"":1`), of+strings.Index(text[of:], `{""attempt"":2`)
+				w.overwrite(name, text[:first]+text[second:])
+				w.relook()
+			}},
+		{name: "CSV has attempts that are no list", rule: checker.Reports, want: `I5: run R2 file 20260917-1800_probe_R2_r1.csv it cannot be read: of store B the attempts are "2": json: cannot unmarshal number into Go value of type []protocol.Try`,
+			after: func(w *world) {
+				w.rewrite("20260917-1800_probe_R2_r1.csv", "by_user,cancelled,,", "by_user,cancelled,2,")
+				w.relook()
+			}},
+		{name: "a workbook has an attempt at another store", rule: checker.Reports, want: `I5: run R1 file 20260917-1800_probe_R1_r1.xlsx it has store A with the attempts ["#1 pos1  6875d554015a 0" "#1 pos1 EXECUTION 7cd31b510e25 0"], the store has ["#1 pos1  6875d554015a 0"]` +
+			"\n" + `I5: run R1 file 20260917-1800_probe_R1_r1.xlsx it has store B with the attempts ["#2 pos1  9f70b80c229b 0"], the store has ["#1 pos1 EXECUTION 7cd31b510e25 0" "#2 pos1  9f70b80c229b 0"]`,
+			before: func(w *world) { w.tried = true },
+			after: func(w *world) {
+				w.recell("20260917-1800_probe_R1_r1.xlsx", "各次执行 attempts", "A3", "A")
+				w.relook()
+			}},
+		{name: "a workbook has another lone attempt", rule: checker.Reports, want: `I5: run R2 file 20260917-1800_probe_R2_r1.xlsx it has store A with the attempts ["#2   30df9fb9a2f5 15"], the store has ["#1   30df9fb9a2f5 15"]`,
+			after: func(w *world) {
+				w.recell("20260917-1800_probe_R2_r1.xlsx", "各次执行 attempts", "B2", 2)
+				w.relook()
+			}},
+		{name: "a workbook has an attempt of a stranger", rule: checker.Reports, want: `I5: run R2 file 20260917-1800_probe_R2_r1.xlsx it cannot be read: store "X" is on the sheet of the attempts alone`,
+			after: func(w *world) {
+				w.recell("20260917-1800_probe_R2_r1.xlsx", "各次执行 attempts", "A2", "X")
+				w.relook()
+			}}}
 }

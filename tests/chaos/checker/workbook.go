@@ -23,7 +23,7 @@ const (
 var outcomeNames = []task.Outcome{task.OutcomeSucceeded, task.OutcomeFailed, task.OutcomeTimedOut, task.OutcomeOffline, task.OutcomeCancelled}
 
 // workbookClaim is what an XLSX file says: its counts, its stores with the job's
-// columns and what these amount to, and that those that are missing stand on a sheet of their own.
+// columns, what these amount to, their attempts, and that those that are missing stand on a sheet of their own.
 func workbookClaim(content []byte, columns []protocol.Column) (claim, error) {
 	book, err := excelize.OpenReader(bytes.NewReader(content))
 	if err != nil {
@@ -39,6 +39,9 @@ func workbookClaim(content []byte, columns []protocol.Column) (claim, error) {
 		return claim{}, err
 	}
 	if c.rows, err = workbookRows(book, sheetStores, columns); err != nil {
+		return claim{}, err
+	}
+	if err := workbookTries(book, c.rows); err != nil {
 		return claim{}, err
 	}
 	missing, err := workbookRows(book, sheetMissing, nil)
@@ -129,7 +132,7 @@ func workbookRows(book *excelize.File, sheet string, columns []protocol.Column) 
 		if _, twice := rows[id]; twice || id == "" {
 			return nil, fmt.Errorf("store %q stands on sheet %s twice, or has no id", id, sheet)
 		}
-		row := claimRow{outcomeOf(cell("Outcome")), task.Reason(cell("Reason code")), outcomeOf(cell("At the barrier")), make([]string, len(columns))}
+		row := claimRow{outcomeOf(cell("Outcome")), task.Reason(cell("Reason code")), outcomeOf(cell("At the barrier")), make([]string, len(columns)), nil}
 		for i := range columns {
 			if row.values[i] = at(header[lastBefore] + 1 + i); columns[i].Type == protocol.ColumnTime {
 				row.values[i] = toTheMs(row.values[i])

@@ -44,6 +44,7 @@ type world struct {
 	seq   int64
 	// passed is a run whose first revision has no files.
 	passed string
+	tried  bool                        // rows list their attempts
 	totals map[string][]protocol.Total // of a run, whose columns have types
 }
 
