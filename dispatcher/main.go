@@ -27,8 +27,9 @@ func main() {
 }
 
 // commands returns every command but those that cobra adds, new ones on each call.
+// The stop of serve has bounds of its own.
 func commands() []*cobra.Command {
-	return append([]*cobra.Command{serveCommand(), checkConfigCommand(), doctorCommand(), versionCommand()}, cli.Commands()...)
+	return append(stoppable(append(cli.Commands(), checkConfigCommand(), doctorCommand(), versionCommand())), serveCommand())
 }
 
 // run executes one command line and returns the exit code.

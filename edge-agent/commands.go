@@ -41,7 +41,7 @@ func (l *line) check(ctx context.Context, stdout, stderr io.Writer) error {
 	if l.asJSON || l.effective {
 		said = io.Discard
 	}
-	if err := app.Check(cfg, said); err != nil {
+	if _, err := files.Await(ctx, func() (struct{}, error) { return struct{}{}, app.Check(cfg, said) }); err != nil {
 		return err
 	}
 	strays := unknownVariables()
@@ -98,7 +98,7 @@ func (l *line) once(ctx context.Context, stdin io.Reader, stdout, stderr io.Writ
 		return 0, err
 	}
 	unknownVariables().Warn(log)
-	task, err := readTask(stdin, l.args[0])
+	task, err := files.Await(ctx, func() ([]byte, error) { return readTask(stdin, l.args[0]) })
 	if err != nil {
 		return 0, err
 	}

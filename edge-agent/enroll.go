@@ -35,7 +35,7 @@ const enrollHelp = "edge-agent enroll -help"
 
 // enroll returns the exit code: 0 enrolled, 1 failed, 2 wrong usage.
 func enroll(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	request, code := enrolmentOf(args, stdout, stderr)
+	request, code := enrolmentOf(ctx, args, stdout, stderr)
 	if code >= 0 {
 		return code
 	}
@@ -73,8 +73,8 @@ broker:
 }
 
 // enrolmentOf reads the command line, flags over the file; code is -1 when there
-// is something to ask for.
-func enrolmentOf(args []string, stdout, stderr io.Writer) (request enrol.Request, code int) {
+// is something to ask for. It gives up when ctx ends.
+func enrolmentOf(ctx context.Context, args []string, stdout, stderr io.Writer) (request enrol.Request, code int) {
 	flags := flag.NewFlagSet("edge-agent enroll", flag.ContinueOnError)
 	flags.StringVar(&request.Token, "token", "", "`token` of headquarters; every user of this machine can read it here, prefer --token-file")
 	tokenFile := flags.String("token-file", "", "`file` with the token of headquarters, readable by its owner alone; -: asked for, or from standard input")
@@ -98,7 +98,9 @@ func enrolmentOf(args []string, stdout, stderr io.Writer) (request enrol.Request
 		return wrong(err)
 	}
 	if *path != "" {
-		cfg, err := config.Load(*path, config.Overrides{Store: request.Store, Terminal: request.Terminal})
+		cfg, err := files.Await(ctx, func() (*config.Config, error) {
+			return config.Load(*path, config.Overrides{Store: request.Store, Terminal: request.Terminal})
+		})
 		if err != nil {
 			fmt.Fprintln(stderr, "edge-agent: enroll:", err)
 			return request, 1
@@ -123,7 +125,7 @@ func enrolmentOf(args []string, stdout, stderr io.Writer) (request enrol.Request
 	case (request.Store == "") != (request.Terminal == ""):
 		missing = "--store and --terminal go together"
 	default:
-		return tokenOf(request, *tokenFile, stderr)
+		return tokenOf(ctx, request, *tokenFile, stderr)
 	}
 	return wrong(errors.New(missing + "; " + usage.Help(enrollHelp)))
 }
@@ -158,15 +160,15 @@ func askedFor(in *os.File, stderr io.Writer) (string, error) {
 
 // tokenOf reads the token from path, - for standard input; without a path the command
 // line had it, of which it warns. code is as in enrolmentOf.
-func tokenOf(request enrol.Request, path string, stderr io.Writer) (_ enrol.Request, code int) {
+func tokenOf(ctx context.Context, request enrol.Request, path string, stderr io.Writer) (_ enrol.Request, code int) {
 	var err error
 	switch path {
 	case "":
 		fmt.Fprintln(stderr, "edge-agent: enroll: every user of this machine can read what --token says; --token-file FILE, or - for standard input, keeps it to yourself")
 	case "-":
-		request.Token, err = askedFor(os.Stdin, stderr)
+		request.Token, err = files.Await(ctx, func() (string, error) { return askedFor(os.Stdin, stderr) })
 	default:
-		request.Token, err = readToken(path)
+		request.Token, err = files.Await(ctx, func() (string, error) { return readToken(path) })
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "edge-agent: enroll: cannot read the token:", err)

@@ -10,6 +10,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"muster/internal/files"
 )
 
 // patience bounds a single check: a broker that does not answer must not hide what
@@ -53,14 +55,28 @@ type Findings struct {
 func Run(ctx context.Context, checks []Check) Findings {
 	all := Findings{OK: true, Findings: []Finding{}}
 	for _, check := range checks {
-		looking, stop := context.WithTimeout(ctx, patience)
-		found := check.Look(looking)
-		stop()
+		found := look(ctx, check)
 		found.Check = check.Name
 		all.OK = all.OK && found.State != Ill
 		all.Findings = append(all.Findings, found)
 	}
 	return all
+}
+
+// look gives a check its time. What then still reads is left behind a moment later,
+// after the word of a check that keeps to its time.
+func look(ctx context.Context, check Check) Finding {
+	late, end := context.WithTimeout(ctx, patience+time.Second)
+	defer end()
+	found, err := files.Await(late, func() (Finding, error) {
+		looking, stop := context.WithTimeout(ctx, patience)
+		defer stop()
+		return check.Look(looking), nil
+	})
+	if err != nil {
+		return Bad("put regular files in their places, on a disk that answers", "%v", err)
+	}
+	return found
 }
 
 // Write prints a line a check, with the mend under it, and a verdict.

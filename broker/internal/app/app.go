@@ -85,7 +85,7 @@ func Run(ctx context.Context, version string, args []string, in io.Reader, out, 
 	case command == "doctor":
 		return from.doctor(ctx, out, *asJSON)
 	case command == "hash-password":
-		err = hashPassword(in, out)
+		err = hashPassword(ctx, in, out)
 	default:
 		err = from.serve(ctx, version, errs, hangup)
 	}
@@ -219,7 +219,7 @@ func (g given) check(ctx context.Context, out, errs io.Writer, effective, asJSON
 	if err != nil {
 		return err
 	}
-	if err := cfg.Broker.CheckFiles(); err != nil {
+	if _, err := files.Await(ctx, func() (struct{}, error) { return struct{}{}, cfg.Broker.CheckFiles() }); err != nil {
 		return cfg.located(err)
 	}
 	all, err := cfg.Effective()
@@ -263,8 +263,8 @@ func unknownVariables() settings.Strays { return settings.UnknownEnv(os.Environ(
 
 // hashPassword reads one password, without its final line break, and writes the
 // text for a users file.
-func hashPassword(in io.Reader, out io.Writer) error {
-	hash, err := users.HashFrom(in)
+func hashPassword(ctx context.Context, in io.Reader, out io.Writer) error {
+	hash, err := files.Await(ctx, func() (string, error) { return users.HashFrom(in) })
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,57 @@
+//go:build !windows
+
+package main_test
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"muster/tests/programs"
+)
+
+// TestASilentPipeHoldsNoCommandUp gives commands a pipe, into which nobody writes, in
+// the place of a file, and tells them to end.
+func TestASilentPipeHoldsNoCommandUp(t *testing.T) {
+	t.Parallel()
+	bin := build(t)
+	for _, line := range []string{
+		"run -c PIPE", "check-config -c PIPE", "doctor -c PIPE", "run-once -store 0001 PIPE", "enroll -c PIPE",
+		"enroll --headquarters https://localhost:1 --identity new --token-file PIPE",
+	} {
+		pipe := filepath.Join(t.TempDir(), "pipe")
+		if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), bin, strings.Fields(strings.ReplaceAll(line, "PIPE", pipe))...)
+		var said bytes.Buffer
+		cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = programs.Bare(), t.TempDir(), &said, &said
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = cmd.Wait()
+		}()
+		if !programs.Taken(t, pipe, ended) {
+			t.Errorf("%s: did not read: %s", line, said.String())
+			continue
+		}
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+		select {
+		case <-ended:
+			if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(said.String(), "one of them may be a pipe into which nobody writes") {
+				t.Errorf("%s: exit %d: %s", line, code, said.String())
+			}
+		case <-time.After(patience):
+			t.Errorf("%s: was told to end, and reads on", line)
+		}
+	}
+}
