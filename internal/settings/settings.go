@@ -53,7 +53,7 @@ func Load(path string, dst any) (*File, error) {
 		return nil, fmt.Errorf("cannot read configuration %s: larger than %d bytes", path, maxFileBytes)
 	}
 	file, err := Decode(path, data, dst)
-	if err == nil && saysNothing(file.tree) {
+	if err == nil && said(file.tree) == nil {
 		return nil, fmt.Errorf("%s: holds no setting, as a file that was cut off, and every default would count: put the file back, or write one key, such as log: {level: info}", path)
 	}
 	return file, err
@@ -73,7 +73,8 @@ func Decode(name string, data []byte, dst any) (*File, error) {
 		return nil, located(name, data, err)
 	}
 	file := &File{name: name, source: data, tree: tree}
-	if saysNothing(tree) {
+	body := said(tree)
+	if body == nil {
 		return file, nil // the library would wipe the defaults
 	}
 	// Our own check comes first: the library does not say where a duration
@@ -81,8 +82,7 @@ func Decode(name string, data []byte, dst any) (*File, error) {
 	if err := file.checkTypes(dst); err != nil {
 		return nil, err
 	}
-	dec := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict())
-	if err := dec.Decode(dst); err != nil && !errors.Is(err, io.EOF) {
+	if err := yaml.NodeToValue(body, dst, yaml.Strict()); err != nil {
 		return nil, located(name, data, err)
 	}
 	return file, nil
@@ -117,15 +117,16 @@ func isMarker(line []byte, marker string) bool {
 	return found && (len(rest) == 0 || rest[0] == ' ' || rest[0] == '\t')
 }
 
-func saysNothing(tree *ast.File) bool {
+// said is what the one document that holds a setting says, nil when there is none.
+func said(tree *ast.File) ast.Node {
 	for _, doc := range tree.Docs {
 		switch doc.Body.(type) {
 		case nil, *ast.NullNode, *ast.CommentGroupNode, *ast.DirectiveNode:
 		default:
-			return false
+			return doc.Body
 		}
 	}
-	return true
+	return nil
 }
 
 // Errorf returns an error about the key at a YAML path such as

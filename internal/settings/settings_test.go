@@ -1,11 +1,14 @@
 package settings_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/goccy/go-yaml/parser"
 
 	"muster/internal/settings"
 )
@@ -115,5 +118,59 @@ func TestErrorfNamesTheLine(t *testing.T) {
 	}
 	if got, want := file.Errorf("$.wait", "is required").Error(), path+": wait: is required"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestAFileIsParsedOnce compares what is allocated: tokens and nodes are most of it.
+func TestAFileIsParsedOnce(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("users:\n")
+	for i := range 500 {
+		fmt.Fprintf(&text, "  - {name: u%d, role: technician, password: \"x\"}\n", i)
+	}
+	data := []byte(text.String())
+	parse := testing.AllocsPerRun(3, func() {
+		if _, err := parser.ParseBytes(data, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	decode := testing.AllocsPerRun(3, func() {
+		var users struct {
+			Users []struct {
+				Name     string `yaml:"name"`
+				Role     string `yaml:"role"`
+				Password string `yaml:"password"`
+			} `yaml:"users"`
+		}
+		if _, err := settings.Decode("users.yaml", data, &users); err != nil || len(users.Users) != 500 || users.Users[499].Name != "u499" {
+			t.Errorf("%d users, %v", len(users.Users), err)
+		}
+	})
+	if decode > 2*parse {
+		t.Errorf("reading allocates %.0f times, a tree %.0f", decode, parse)
+	}
+}
+
+func TestWhatAnAnchorNamesIsRead(t *testing.T) {
+	t.Parallel()
+	var got struct {
+		First  sample            `yaml:"first"`
+		Second sample            `yaml:"second"`
+		Third  sample            `yaml:"third"`
+		Texts  map[string]string `yaml:"texts"`
+		Any    any               `yaml:"any"`
+	}
+	_, err := settings.Decode("x.yaml", []byte("%YAML 1.2\n# who\n---\nfirst: &one\n  name: a\n  wait: 2s\n  inner: {count: 3}\nsecond: *one\nthird:\n  <<: *one\n  quiet: true\n"+
+		"texts: {k: &t \"v\", l: *t}\nany: [1, *t, {labels: x}]\n"), &got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := sample{Name: "a", Wait: 2 * time.Second}
+	want.Inner.Count = 3
+	if got.First != want || got.Second != want || got.Texts["l"] != "v" || fmt.Sprint(got.Any) != "[1 v map[labels:x]]" {
+		t.Errorf("%+v", got)
+	}
+	if want.Quiet = true; got.Third != want {
+		t.Errorf("merged: %+v", got.Third)
 	}
 }
