@@ -2,5 +2,6 @@ package records
 
 // The commands, as they are registered.
 var (
-	AuditCommand = auditCommand
+	AuditCommand  = auditCommand
+	ReportCommand = reportCommand
 )

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -71,21 +73,43 @@ database is not asked: whoever changes a file can change its manifest too.`,
 	return cmd
 }
 
-// proveAll goes on after a fault; what cannot be looked at ends it.
+// proveAll goes on after a fault; what cannot be looked at ends it. A file that is
+// named twice, or beside its manifest, is proved and told once.
 func proveAll(ctx context.Context, database string, files []string) (verdict, error) {
 	found := verdict{OK: true, Proofs: []verify.Proof{}, Faults: []string{}}
+	told := map[string]bool{} // by place
 	for i, file := range files {
 		progress.Say(ctx, "proves report files", int64(i), int64(len(files)))
+		if told[whole(file)] {
+			continue
+		}
 		proofs, err := verify.File(ctx, database, file)
-		found.Proofs = append(found.Proofs, proofs...)
+		for _, proof := range proofs {
+			if !told[whole(proof.File)] {
+				found.Proofs = append(found.Proofs, proof)
+			}
+			told[whole(proof.File)] = true
+		}
+		told[whole(file)] = true
 		if err != nil && !errors.Is(err, verify.ErrUntrue) {
 			return found, err
 		}
 		if err != nil {
-			found.OK, found.Faults = false, append(found.Faults, err.Error())
+			found.OK = false
+			if !slices.Contains(found.Faults, err.Error()) {
+				found.Faults = append(found.Faults, err.Error())
+			}
 		}
 	}
 	return found, nil
+}
+
+// whole is a path as it is the same from everywhere.
+func whole(path string) string {
+	if full, err := filepath.Abs(path); err == nil {
+		return full
+	}
+	return filepath.Clean(path)
 }
 
 func (v verdict) show(cmd *cobra.Command, asJSON bool) error {
