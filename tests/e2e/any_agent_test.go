@@ -19,7 +19,8 @@ import (
 // with a shell script that does the job probe, and where it keeps answers.
 type anyAgent struct {
 	start   func(s *site, script string) *programs.Process
-	answers string // a glob below the site's folder
+	answers string // a glob of files below the site's folder
+	holding string // what such a file has in it while it keeps an answer
 	wards   bool   // what it started ends with it, even by kill -9
 }
 
@@ -36,7 +37,7 @@ func agents(t *testing.T) map[string]anyAgent {
 		"ours": {answers: "agents/A/kept/outbox/*.answer", start: func(s *site, script string) *programs.Process {
 			return s.agent("A", fmt.Sprintf("executors:\n  - type: probe\n    version: 1\n    command: [sh, %q]\n", script))
 		}},
-		"python": {answers: "python/results/*", wards: true, start: func(s *site, script string) *programs.Process {
+		"python": {answers: "python/*.task", holding: `"outcome"`, wards: true, start: func(s *site, script string) *programs.Process {
 			return programs.Launch(s.t, python, example, s.addr, "A", "pos1", filepath.Join(s.dir, "python"), "probe", "1", "sh", script)
 		}},
 	}
@@ -169,7 +170,10 @@ func (s *scene) holds(n int) {
 	s.t.Helper()
 	programs.Eventually(s.t, fmt.Sprintf("%d answers on disk", n), func() bool {
 		files, err := filepath.Glob(filepath.Join(s.dir, s.kind.answers))
-		return err == nil && len(files) == n
+		return err == nil && n == len(slices.DeleteFunc(files, func(file string) bool {
+			text, err := os.ReadFile(file) //nolint:gosec // it is the test's own
+			return err != nil || !strings.Contains(string(text), s.kind.holding)
+		}))
 	})
 }
 

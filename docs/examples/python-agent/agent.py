@@ -1,229 +1,252 @@
 #!/usr/bin/env python3
-"""A Muster terminal of its own: docs/protocol/terminal.md in Python 3.11, unsigned. README.md beside it says what it leaves out.
+"""A Muster terminal of its own: docs/protocol/terminal.md in Python 3.11, unsigned.
 Usage: agent.py HOST:PORT STORE TERMINAL WORKFOLDER JOB VERSION PROGRAM [ARGUMENT...]
 The program does the job: input on standard input, one JSON value on standard output."""
-import collections, datetime, fcntl, hashlib, json, os, pathlib, random, re, shutil, signal, subprocess, sys, tempfile, time
+import datetime, fcntl, hashlib, itertools, json, os, pathlib, queue, random
+import shutil, signal, subprocess, sys, tempfile, time, types
 import paho.mqtt.client as mqtt
 
-INLINE, LARGEST, NEVER = 8192, 262144, float("inf")  # bytes of a result that goes at once, and of any
+INLINE, LARGEST, NEVER = 8192, 262144, float("inf")  # bytes of a result that goes at once, of any
 BROKER, STORE, TERMINAL, WORK, JOB, VERSION, *PROGRAM = sys.argv[1:]
-WORK = pathlib.Path(WORK)  # what was started, and results without receipt
-ME, TASKS = f"muster/v1/stores/{STORE}/terminals/{TERMINAL}/", f"muster/v1/stores/{STORE}/tasks/"
-offers, running, results, seq, ahead_ms = {}, {}, {}, 0, 0  # the first three by task id
-marks = collections.defaultdict(lambda: {"fence": 0, "open": 0})  # highest attempt known, and the one started and not answered for
-hello = {"due": NEVER, "wait": 1, "id": "", "sent": 0.0}  # due: NEVER once it is answered
+WORK, VERSION, TASKS = pathlib.Path(WORK), int(VERSION), f"muster/v1/stores/{STORE}/tasks/"
+ME = f"muster/v1/stores/{STORE}/terminals/{TERMINAL}/"
+tasks, heard, seq = {}, queue.SimpleQueue(), itertools.count(time.time_ns() // 1000)
+hello = types.SimpleNamespace(due=NEVER, wait=1, id="", sent=0, ahead=0)  # NEVER: it is answered
 
-def now_ms(): return time.time_ns() // 1_000_000
-def soon(): return time.monotonic() + random.uniform(15, 30)
-def sha256(text): return hashlib.sha256(text.encode()).hexdigest()
+class Task:
+    fence = open = 0  # the highest attempt known; the one started, until its answer has a receipt
+    answer, body = None, ""  # of that attempt; body is the value, the very text that is sent
+    offer = run = None  # from here on in memory alone
+    stale, due, claim = False, 0, 0  # due: the next progress or answer; claim: the next claim
+
+    def __init__(self, name):
+        self.id = name
+
+    def phase(self):
+        answers = self.answer and not self.stale
+        return "running" if self.run else "done" if answers else "offered" if self.offer else ""
+
+    def save(self, **what):
+        """Lets nothing go on before it is on the disk, its name too."""
+        vars(self).update(what)
+        with open(WORK / "new", "w") as f:
+            json.dump([self.fence, self.open, self.answer, self.body], f)
+            f.flush()
+            os.fsync(f.fileno())
+        os.replace(WORK / "new", WORK / f"{self.id}.task")
+        os.fsync(folder)
+
+    def keep(self, body, **members):  # duty 3: the result is on disk until its receipt
+        times = {"startedAt": now_ms(), "finishedAt": now_ms(), "durationMs": 0, "executed": False}
+        names = {"taskId": self.id, "attempt": self.open, "sha256": sha256(body)}
+        self.save(run=None, stale=False, due=0, body=body, answer=times | members | names)
+
+    def fail(self, code, message, **members):
+        outcome = "cancelled" if code == "CANCELLED" else "failed"
+        body = json.dumps({"code": code, "message": message}, ensure_ascii=False)
+        self.keep(body, outcome=outcome, **members)
+
+    def say(self, kind, **members):
+        send(kind, taskId=self.id, attempt=self.open, **members)
+
+    def say_answer(self, slot):
+        size = len(self.body.encode())
+        if size > INLINE and not slot:
+            return self.say("ready", bytes=size, sha256=self.answer["sha256"])
+        name = "result" if self.answer["outcome"] == "succeeded" else "error"
+        send("result", f',"{name}":{self.body}', **self.answer)
+
+def now_ms():
+    return time.time_ns() // 1_000_000
+
+def task(name):
+    return tasks.setdefault(name, Task(name))
+
+def sha256(text):
+    return hashlib.sha256(text.encode()).hexdigest()
 
 def send(kind, raw="", **members):
-    global seq
-    seq, n = max(seq + 1, time.time_ns() // 1000), now_ms() << 80 | random.getrandbits(80)
-    ulid = "".join("0123456789ABCDEFGHJKMNPQRSTVWXYZ"[n >> shift & 31] for shift in range(125, -1, -5))
+    n, digits = now_ms() << 80 | random.getrandbits(80), "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+    ulid = "".join(digits[n >> shift & 31] for shift in range(125, -1, -5))
     at = datetime.datetime.now().astimezone().isoformat(timespec="milliseconds")
-    client.publish(ME + kind, json.dumps({"id": ulid, "at": at, "seq": seq, **members}, ensure_ascii=False)[:-1] + raw + "}", qos=1)
+    text = json.dumps({"id": ulid, "at": at, "seq": next(seq), **members}, ensure_ascii=False)
+    client.publish(ME + kind, text[:-1] + raw + "}", qos=1)
     return ulid
 
-def save(folder, task, value):
-    """Lets nothing go on before the value is on the disk, its name too."""
-    with open(WORK / "new", "w") as f:
-        json.dump(value, f)
-        f.flush()
-        os.fsync(f.fileno())
-    os.replace(WORK / "new", WORK / folder / task)
-    fd = os.open(WORK / folder, os.O_RDONLY)
-    os.fsync(fd)
-    os.close(fd)
+def offered(t, offer, text):
+    at = text.index('"input":') + len('"input":')
+    raw = text[at:json.JSONDecoder().raw_decode(text, at)[1]]  # bytes, not values, are hashed
+    moment = datetime.datetime.fromisoformat(offer["scheduledFor"]).timestamp()
+    work = [offer[name] for name in ("taskId", "parentId", "storeId", "type", "typeVersion")]
+    work = sha256("\n".join(map(str, [*work, round(moment * 1000), raw])))
+    if offer.get("terminalId", TERMINAL) == TERMINAL:
+        t.claim, t.offer = 0, offer | {"raw": raw, "hash": work, "came": time.monotonic()}
 
-def mark(task, **what):
-    marks[task].update(what)
-    save("marks", task, marks[task])
+def granted(t, o):
+    if o["attempt"] == t.open:  # it has this grant already
+        t.due = 0
+    elif t.run or o["attempt"] <= t.fence:
+        return
+    elif t.answer and t.answer["outcome"] == "succeeded":  # duty 4: a stored result answers
+        t.fence = t.open = o["attempt"]
+        t.keep(t.body, **t.answer | {"executed": False})
+    elif t.offer and o.get("offerSha256", t.offer["hash"]) == t.offer["hash"]:
+        t.save(fence=o["attempt"], open=o["attempt"], answer=None)  # duty 2: before the start
+        start(t, t.offer, o["runTimeoutMs"] / 1000, o["leaseMs"] / 3000)
 
-def keep(task, body, **members):
-    """Duty 3: the result is on disk until its receipt. body is its value, the very text that is sent."""
-    times = {"startedAt": now_ms(), "finishedAt": now_ms(), "durationMs": 0, "executed": False}
-    held = {"members": {**times, **members, "taskId": task, "sha256": sha256(body)}, "body": body}
-    save("results", task, held)
-    results[task] = {**held, "due": 0, "stale": False}
-
-def fail(task, code, message, **members):
-    outcome, value = "cancelled" if code == "CANCELLED" else "failed", {"code": code, "message": message}
-    keep(task, json.dumps(value, ensure_ascii=False), outcome=outcome, **members)
-
-def answer(task, held, slot=False):
-    m, raw = held["members"], held["body"].encode()
-    held["due"] = soon()
-    if len(raw) > INLINE and not slot:
-        return send("ready", taskId=task, attempt=m["attempt"], bytes=len(raw), sha256=m["sha256"])
-    if slot: send("progress", taskId=task, attempt=m["attempt"], percent=100)
-    send("result", ',"%s":%s' % ("result" if m["outcome"] == "succeeded" else "error", held["body"]), **m)
-
-def raw_member(text, name):
-    """The value of a member as its bytes stand in the document: numbers keep their spelling, hashes fit."""
-    def skip(at): return re.compile(r"[\s,:]*").match(text, at).end()
-    scan, at = json.JSONDecoder().raw_decode, text.index("{") + 1
-    while True:
-        key, at = scan(text, skip(at))
-        _, end = scan(text, start := skip(at))
-        if key == name: return text[start:end]
-        at = end
-
-def offered(text):
-    offer = json.loads(text)
-    if offer.get("terminalId", TERMINAL) != TERMINAL: return
-    raw, moment = raw_member(text, "input"), datetime.datetime.fromisoformat(offer["scheduledFor"])
-    work = [offer[name] for name in ("taskId", "parentId", "storeId", "type", "typeVersion")] + [round(moment.timestamp() * 1000), raw]
-    offers[offer["taskId"]] = {**offer, "raw": raw, "hash": sha256("\n".join(map(str, work))), "came": time.monotonic(), "due": 0}
-
-def granted(o):
-    task, attempt, held, offer = o["taskId"], o["attempt"], results.get(o["taskId"]), offers.get(o["taskId"])
-    if attempt <= marks[task]["fence"]:  # it has this grant already
-        if held and held["members"]["attempt"] == attempt: held["due"] = 0
-    elif task in running: pass
-    elif held and held["members"]["outcome"] == "succeeded":  # duty 4: a stored result answers
-        mark(task, fence=attempt, open=attempt)
-        keep(task, held["body"], **{**held["members"], "attempt": attempt, "executed": False})
-    elif offer and o.get("offerSha256", offer["hash"]) == offer["hash"]:
-        mark(task, fence=attempt, open=attempt)  # duty 2: the start is on disk before the start
-        start(task, attempt, offer, o)
-
-def start(task, attempt, offer, o):
-    if (offer["type"], str(offer["typeVersion"])) != (JOB, VERSION) or offer.get("requires"):
-        return fail(task, "REFUSED", f"this terminal cannot execute {offer['type']} version {offer['typeVersion']}", attempt=attempt)
-    env = {**os.environ, "MUSTER_TASK_ID": task, "MUSTER_ATTEMPT": str(attempt), "MUSTER_STORE_ID": STORE,
+def start(t, offer, limit, third):
+    if (offer["type"], offer["typeVersion"]) != (JOB, VERSION) or offer.get("requires"):
+        return t.fail("REFUSED", f"{TERMINAL} executes {JOB} version {VERSION} alone")
+    env = {"MUSTER_TASK_ID": t.id, "MUSTER_ATTEMPT": str(t.open), "MUSTER_STORE_ID": STORE,
            "MUSTER_TERMINAL_ID": TERMINAL, "MUSTER_SCHEDULED_FOR": offer["scheduledFor"]}
     given, out, err = (tempfile.TemporaryFile(dir=WORK) for _ in range(3))
     given.write(offer["raw"].encode())
     given.seek(0)
-    # The ward leads the process group. Its pipe closes when this agent ends, by kill -9 too, and then the whole group does.
-    ward = subprocess.Popen(["sh", "-c", "read x; kill -9 0"], stdin=subprocess.PIPE, process_group=0)
-    running[task] = {"attempt": attempt, "offer": offer, "ward": ward, "out": out, "err": err, "began": now_ms(), "from": time.monotonic(),
-                     "until": time.monotonic() + o["runTimeoutMs"] / 1000, "third": o["leaseMs"] / 3000, "due": 0, "why": ()}
-    running[task]["program"] = subprocess.Popen(PROGRAM, stdin=given, stdout=out, stderr=err, env=env, process_group=ward.pid)
+    # The ward leads the process group, and kills it when its pipe closes, as when this agent ends.
+    kill = ["sh", "-c", "read x; kill -9 0"]
+    ward = subprocess.Popen(kill, stdin=subprocess.PIPE, process_group=0)
+    program = subprocess.Popen(PROGRAM, stdin=given, stdout=out, stderr=err, env=os.environ | env,
+                               process_group=ward.pid)
+    t.due, t.run = 0, types.SimpleNamespace(
+        ward=ward, program=program, out=out, err=err, hash=offer["hash"], why=(), at=now_ms(),
+        began=time.monotonic(), until=time.monotonic() + limit, third=third)
 
 def stop(run, *why):
-    run["why"] = run["why"] or why
-    os.killpg(run["ward"].pid, signal.SIGKILL)  # the program, and all that it started
+    run.why = run.why or why
+    os.killpg(run.ward.pid, signal.SIGKILL)  # the program, and all that it started
 
-def ended(task, run):
-    code, took = run["program"].wait(), int((time.monotonic() - run["from"]) * 1000)
-    stop(run)
-    run["ward"].communicate()
-    run["out"].seek(0)
-    run["err"].seek(max(0, run["err"].seek(0, os.SEEK_END) - 1000))
-    out, tail = run["out"].read(LARGEST + 1), run["err"].read().decode("utf-8", "replace")
-    m = {"attempt": run["attempt"], "startedAt": run["began"], "finishedAt": run["began"] + took, "durationMs": took, "executed": True,
-         "offerSha256": run["offer"]["hash"], "exitCode": code, "outputTail": tail}
+def ended(t, run):
+    code, took = run.program.wait(), round((time.monotonic() - run.began) * 1000)
+    stop(run, *(("EXECUTION", f"the program ended with exit status {code}") if code else ()))
+    run.ward.communicate()
+    tail = os.pread(run.err.fileno(), 1000, max(0, run.err.seek(0, os.SEEK_END) - 1000))
+    members = {"startedAt": run.at, "finishedAt": run.at + took, "durationMs": took,
+               "executed": True, "offerSha256": run.hash, "exitCode": code,
+               "outputTail": tail.decode("utf-8", "replace")}
     try:
-        if code: raise ValueError(f"it ended with exit status {code}")
-        if len(out) > LARGEST: raise ValueError(f"it wrote more than {LARGEST} bytes")
-        json.loads(out, parse_constant=int)  # NaN is no JSON, and no integer
-    except ValueError as e: run["why"] = run["why"] or ("EXECUTION", f"the program failed: {e}")
-    if run["why"]: fail(task, *run["why"], **m)
-    else: keep(task, out.decode().strip(), outcome="succeeded", **m)
+        body = os.pread(run.out.fileno(), LARGEST, 0).decode().strip()  # cut, it is no JSON
+        json.loads(body, parse_constant=int)  # nor is NaN, which is no integer
+    except (ValueError, RecursionError) as e:
+        run.why = run.why or ("EXECUTION", f"the program wrote no JSON of up to 256 KiB: {e}")
+    if run.why:
+        t.fail(*run.why, **members)
+    else:
+        t.keep(body, outcome="succeeded", **members)
 
-def receipt(o):
-    task, held = o["taskId"], results.get(o["taskId"])
-    if not held or (held["members"]["attempt"], held["members"]["sha256"]) != (o["attempt"], o.get("sha256")): return
-    good = held["members"]["outcome"] == "succeeded"
-    if good and not o["accepted"] and o.get("code") == "STALE":
-        held["stale"] = True  # it answers the next grant
-        return
-    mark(task, open=0)
-    (WORK / "results" / task).unlink()
-    del results[task]
-    if o["accepted"] and good or offers.get(task, {}).get("attempt", 0) < o["attempt"]: offers.pop(task, None)
+def receipt(t, o):
+    good = t.answer["outcome"] == "succeeded"
+    t.stale = good and o.get("code") == "STALE"
+    if not t.stale:
+        if good and o["accepted"] or t.offer and t.offer["attempt"] < t.open:
+            t.offer = None
+        t.save(open=0, answer=None, body="")
 
-def cancel(o):
-    task, attempt, run = o["taskId"], o.get("attempt", 0), running.get(o["taskId"])
-    if attempt: mark(task, fence=max(attempt, marks[task]["fence"]))
-    else: offers.pop(task, None)
-    if run and (not attempt or run["attempt"] <= attempt):
-        stop(run, "CANCELLED", o.get("reason") or "stopped by order")
+def cancel(t, attempt, reason):
+    if attempt > t.fence:
+        t.save(fence=attempt)
+    if not attempt:
+        t.offer = None
+    if t.run and (not attempt or t.open <= attempt):
+        stop(t.run, "CANCELLED", reason)
 
 def sync(o):
-    global ahead_ms
-    if "helloId" not in o: hello.update(due=0, wait=1)
-    elif o["helloId"] == hello["id"]:
-        hello["due"], ahead_ms, known = NEVER, o["serverTimeMs"] - now_ms(), {t["taskId"] for t in o.get("open", [])}
-        for task in set() if o.get("partial") else {*offers, *running} - known:
-            if offers.get(task, {}).get("came", 0) < hello["sent"]: cancel({"taskId": task})  # it is over
-        for one in (*offers.values(), *results.values()): one["due"] = 0
+    if "helloId" not in o:
+        hello.due, hello.wait = 0, 1
+    elif o["helloId"] == hello.id:
+        hello.due, hello.ahead = NEVER, o["serverTimeMs"] - now_ms()
+        known = {one["taskId"] for one in o.get("open", [])}
+        for t in tasks.values():
+            t.due = t.claim = 0
+            newer = t.offer and t.offer["came"] > hello.sent
+            if t.id not in known and not newer and not o.get("partial"):
+                cancel(t, 0, "headquarters has no such task")
 
-def deny(o):
-    if o["code"] in ("SETTLED", "NOT_FOUND"): offers.pop(o["taskId"], None)
-    elif o["taskId"] in offers and "retryAfterMs" in o: offers[o["taskId"]]["due"] = time.monotonic() + o["retryAfterMs"] / 1000
-
-def send_slot(o):
-    held = results.get(o["taskId"])
-    if held and held["members"]["attempt"] == o["attempt"]: answer(o["taskId"], held, slot=True)
-
-def heard(_client, _data, m):
-    try:
-        if m.topic == ME + "orders":
-            o = json.loads(m.payload)
-            {"grant": granted, "deny": deny, "send": send_slot, "receipt": receipt, "cancel": cancel, "sync": sync}.get(o["order"], print)(o)
-        elif m.payload: offered(m.payload.decode())
-        else: offers.pop(m.topic[len(TASKS):], None)  # withdrawn
-    except (ValueError, KeyError) as e: print("not understood:", m.topic, repr(e))
-
-def connected(_client, _data, _flags, code, _properties):
-    if code.value: return print("refused:", code)
-    client.subscribe([(ME + "orders", mqtt.SubscribeOptions(qos=1)), (TASKS + "+", mqtt.SubscribeOptions(qos=1))])
-    hello.update(due=0, wait=1)
+def hear(topic, payload):
+    o = json.loads(payload or "{}")
+    t = task(o.get("taskId") or topic.removeprefix(TASKS))
+    mine = t.answer and o.get("attempt") == t.open
+    match o["order"] if topic == ME + "orders" else "offer" if payload else "withdrawal":
+        case "offer":
+            offered(t, o, payload.decode())
+        case "withdrawal":
+            t.offer = None
+        case "sync":
+            sync(o)
+        case "grant":
+            granted(t, o)
+        case "deny" if o["code"] in ("SETTLED", "NOT_FOUND"):
+            t.offer = None
+        case "deny" if "retryAfterMs" in o:
+            t.claim = time.monotonic() + o["retryAfterMs"] / 1000
+        case "send" if mine:
+            t.say("progress", percent=100)
+            t.say_answer(slot=True)
+        case "receipt" if mine and o.get("sha256") == t.answer["sha256"]:
+            receipt(t, o)
+        case "cancel":
+            cancel(t, o.get("attempt", 0), o.get("reason", "stopped by order"))
 
 def say_hello(now):
-    held = [(t, "running" if t in running else "done" if t in results else "offered") for t in {*offers, *running, *results}]
-    tasks = [{"taskId": t, "attempt": marks[t]["open"], "phase": phase} for t, phase in held]
-    tasks.sort(key=lambda t: -t["attempt"])
-    hello.update(sent=now, due=now + hello["wait"] * random.uniform(1, 1.5), wait=min(hello["wait"] * 2, 20))
-    hello["id"] = send("hello", agentVersion="python-example", protocols=[1], jobs=[{"type": JOB, "version": int(VERSION)}],
-                       open=tasks[:1000], partial=len(tasks) > 1000, clockMs=now_ms())
+    held = sorted((t for t in tasks.values() if t.phase()), key=lambda t: -t.open)
+    listed = [{"taskId": t.id, "attempt": t.open, "phase": t.phase()} for t in held[:1000]]
+    hello.id = send("hello", agentVersion="python-example", protocols=[1], clockMs=now_ms(),
+                    jobs=[{"type": JOB, "version": VERSION}], open=listed, partial=len(held) > 1000)
+    hello.sent, hello.due = now, now + hello.wait * random.uniform(1, 1.5)
+    hello.wait = min(hello.wait * 2, 20)
 
 def look():
-    """What is due: programs that ended, hello, claims, signs of life, results without receipt."""
+    """What is due: hello, ends of programs, signs of life, results without receipt, claims."""
     now = time.monotonic()
-    for task, run in list(running.items()):
-        if run["program"].poll() is not None: ended(task, running.pop(task))
-        elif now > run["until"]: stop(run, "TIME_LIMIT", "the program was killed after its time limit")
-    if not client.is_connected(): return
-    if now >= hello["due"]:
+    if client.is_connected() and now >= hello.due:
         say_hello(now)
-    if hello["due"] != NEVER: return
-    for task, offer in offers.items():  # duty 1: an offer starts nothing, it is claimed
-        held = results.get(task)
-        if task in running or held and not held["stale"] or now < offer["due"] or now_ms() + ahead_ms < offer["notBefore"]: continue
-        offer["due"] = soon()
-        send("claim", taskId=task, condition={}, storedAttempt=held["members"]["attempt"] if held else 0)
-    for task, run in running.items():
-        if now >= run["due"]:
-            run["due"] = now + run["third"]
-            send("progress", taskId=task, attempt=run["attempt"], percent=0)
-    for task, held in results.items():
-        if now >= held["due"] and not held["stale"]: answer(task, held)
+    answered = client.is_connected() and hello.due == NEVER
+    for t in tasks.values():
+        phase, again = t.phase(), now + random.uniform(15, 30)
+        if t.run and t.run.program.poll() is not None:
+            ended(t, t.run)
+        elif t.run and now > t.run.until:
+            stop(t.run, "TIME_LIMIT", "the program was killed after its time limit")
+        elif not answered or now < (t.claim if phase == "offered" else t.due):
+            continue
+        elif phase == "running":
+            t.due = now + t.run.third
+            t.say("progress", percent=0)
+        elif phase == "done":
+            t.due = again
+            t.say_answer(slot=False)
+        elif phase == "offered" and now_ms() + hello.ahead >= t.offer["notBefore"]:
+            t.claim = again  # duty 1: an offer starts nothing, it is claimed
+            send("claim", taskId=t.id, condition={}, storedAttempt=t.open)
 
-for folder in ("marks", "results"): (WORK / folder).mkdir(parents=True, exist_ok=True)
-if not shutil.which(PROGRAM[0]): sys.exit(f"there is no program {PROGRAM[0]}")
-lock = open(WORK / "lock", "w")
-fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # two processes with one folder would start an attempt twice
-for path in (WORK / "results").iterdir(): results[path.name] = {**json.loads(path.read_text()), "due": 0, "stale": False}
-for path in (WORK / "marks").iterdir(): marks[path.name] = json.loads(path.read_text())
-for task, m in marks.items():
-    if m["open"] and (task not in results or results[task]["members"]["attempt"] < m["open"]):
-        fail(task, "INTERRUPTED", "the terminal stopped in the middle of the attempt", attempt=m["open"], executed=True)
-api = (mqtt.CallbackAPIVersion.VERSION2,) if hasattr(mqtt, "CallbackAPIVersion") else ()  # paho 2, or 1.6
+def connected(_client, _data, _flags, _code, _properties):
+    client.subscribe(ME + "orders", qos=1)
+    client.subscribe(TASKS + "+", qos=1)
+    heard.put((ME + "orders", b'{"order": "sync"}'))  # one without helloId: say hello
+
+WORK.mkdir(parents=True, exist_ok=True)
+folder = os.open(WORK, os.O_RDONLY)
+fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)  # two would start an attempt twice
+if not shutil.which(PROGRAM[0]):
+    sys.exit(f"there is no program {PROGRAM[0]}")
+for path in WORK.glob("*.task"):
+    t = task(path.stem)
+    t.fence, t.open, t.answer, t.body = json.loads(path.read_text())
+    if t.open and not t.answer:
+        t.fail("INTERRUPTED", "the terminal stopped in the middle of it", executed=True)
+api = (mqtt.CallbackAPIVersion.VERSION2,) if hasattr(mqtt, "CallbackAPIVersion") else ()  # paho 2
 client = mqtt.Client(*api, client_id=f"{STORE}/{TERMINAL}", protocol=mqtt.MQTTv5)
-client.username_pw_set(f"{STORE}/{TERMINAL}", os.environ.pop("MUSTER_BROKER_PASSWORD", None))  # no program sees it
-client.on_connect, client.on_message = connected, heard
+client.username_pw_set(f"{STORE}/{TERMINAL}", os.environ.pop("MUSTER_BROKER_PASSWORD", None))
+client.on_connect = connected
+client.on_message = lambda _client, _data, message: heard.put((message.topic, message.payload))
+client.reconnect_delay_set(1, random.randint(5, 15))
 host, _, port = BROKER.rpartition(":")
 client.connect_async(host, int(port), keepalive=30, clean_start=True)
-again = 0.0
-while True:  # one thread decides: what is heard, what is due
-    if client.loop(0.1) != mqtt.MQTT_ERR_SUCCESS:
-        time.sleep(0.1)
-        if time.monotonic() >= again:
-            again = time.monotonic() + random.uniform(1, 10)
-            try: client.reconnect()
-            except OSError: pass  # headquarters is away
+client.loop_start()
+while True:  # one thread decides: what is due, what is heard
     look()
+    try:
+        hear(*heard.get(timeout=0.1))
+    except queue.Empty:
+        continue
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as e:
+        print("not understood:", repr(e))
