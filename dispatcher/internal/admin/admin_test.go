@@ -384,6 +384,15 @@ func TestDialSaysWhatToDoAboutANoticeThatWasSpoilt(t *testing.T) {
 	}
 }
 
+func TestDialSaysWhatToDoWhenTheNoticeWasRemoved(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	_, err := admin.Dial(folder)
+	if !errors.Is(err, admin.ErrNotRunning) || !strings.HasSuffix(err.Error(), "; if it does run with this folder, its admin.json was removed: start it again, which writes it anew") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestStopBeforeStartIsHarmless(t *testing.T) {
 	s, err := admin.New(admin.Config{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

@@ -42,7 +42,7 @@ type Client struct {
 func Dial(dataFolder string) (*Client, error) {
 	found, err := readNotice(filepath.Join(dataFolder, file))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, notRunning(dataFolder)
+		return nil, fmt.Errorf("%w; if it does run with this folder, its %s was removed: start it again, which writes it anew", notRunning(dataFolder), file)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot reach headquarters: %w", err)
@@ -57,7 +57,7 @@ func Dial(dataFolder string) (*Client, error) {
 
 func readNotice(path string) (notice, error) {
 	var n notice
-	data, err := trust.ReadPrivate(path)
+	data, err := trust.ReadOwn(path)
 	if err != nil {
 		return n, err
 	}
