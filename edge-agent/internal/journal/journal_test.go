@@ -369,6 +369,49 @@ func TestSecondAgentIsRefusedAndToldWhoHoldsTheFolder(t *testing.T) {
 	}
 }
 
+// TestAnEmptiedFolderHasOneAgent: whose lock is removed takes it again, and does nothing
+// more there once somebody else was first.
+func TestAnEmptiedFolderHasOneAgent(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("nobody removes an open file there")
+	}
+	folder := t.TempDir()
+	first, err := journal.Acquire(folder, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	empty := func() {
+		t.Helper()
+		if err := errors.Join(os.Remove(filepath.Join(folder, "agent.lock")), os.Remove(filepath.Join(folder, "agent.holder"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	empty()
+	if err := first.Here(time.Now()); err != nil {
+		t.Errorf("an emptied folder: %v", err)
+	}
+	if other, err := journal.Acquire(folder, time.Now()); !errors.Is(err, journal.ErrLocked) {
+		t.Fatalf("a second agent beside it: %v, %v", other, err)
+	}
+	empty()
+	second, err := journal.Acquire(folder, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := first.Here(time.Now()); !errors.Is(err, journal.ErrLocked) || !strings.Contains(err.Error(), fmt.Sprintf("another agent, pid %d on ", os.Getpid())) {
+			t.Errorf("a second one was first: %v", err)
+		}
+		if err := second.Release(); err != nil { // and has worked there
+			t.Fatal(err)
+		}
+	}
+	if err := first.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestTheFloorOutlivesEverythingThatIsForgotten(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

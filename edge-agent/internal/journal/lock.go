@@ -52,26 +52,20 @@ func acquire(folder string, now time.Time) (*Lock, error) {
 	if err := files.MakeFolder(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot use work folder %s: %w", folder, err)
 	}
-	// Who holds it stands in a second file: Windows lets nobody read a locked one.
-	holder := filepath.Join(folder, "agent.holder")
 	lock := flock.New(filepath.Join(folder, "agent.lock"))
 	got, err := lock.TryLock()
 	if err != nil {
 		return nil, fmt.Errorf("cannot lock work folder %s: %w", folder, files.Mended(err))
 	}
 	if !got {
-		who, err := os.ReadFile(holder)
-		if err != nil {
-			who = []byte("unknown process")
-		}
-		return nil, fmt.Errorf("cannot use work folder %s: %w: %s: stop that one, or give this one a work_folder of its own", folder, ErrLocked, strings.TrimSpace(string(who)))
+		return nil, fmt.Errorf("cannot use work folder %s: %w: %s: stop that one, or give this one a work_folder of its own", folder, ErrLocked, holder(folder))
 	}
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown host"
 	}
 	who := fmt.Sprintf("pid %d on %s since %s\n", os.Getpid(), host, now.Format(time.RFC3339))
-	if err := durable.WriteFile(holder, []byte(who)); err != nil && !durable.Refused(err) {
+	if err := durable.WriteFile(filepath.Join(folder, holderFile), []byte(who)); err != nil && !durable.Refused(err) {
 		// A disk that takes no writes lets the agent work on: only the name is missing.
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -92,13 +86,22 @@ func (l *Lock) Release() error {
 // elsewhere is not what the next start reads, so it fails with ErrAway, and says what to
 // do, while the folder is moved away, its disk is not mounted, or another one is in its
 // place; until it is back. One that was removed will not come back: it is made again,
-// empty, and locked, unless somebody put another one there.
+// empty, and locked, unless somebody put another one there. One that was emptied is locked
+// again, unless another agent was first: it may have worked there, and ErrLocked is for good.
 func (l *Lock) Here(now time.Time) error {
 	found, err := os.Stat(l.folder)
 	own, ownErr := l.dir.Stat()
+	inPlace := err == nil && ownErr == nil && os.SameFile(found, own)
 	switch {
-	case err == nil && ownErr == nil && os.SameFile(found, own):
-		return nil
+	case inPlace:
+		placed, err := os.Stat(l.lock.Path())
+		locked, lockErr := l.lock.Stat()
+		if err == nil && lockErr == nil && os.SameFile(placed, locked) {
+			return nil
+		}
+		if err == nil {
+			return fmt.Errorf("%w: %s was emptied, and another agent, %s, has locked it since: stop that one, and start this one again", ErrLocked, l.folder, holder(l.folder))
+		}
 	case ownErr == nil && !removed(own):
 		if err != nil {
 			return fmt.Errorf("%w: %s was moved away: put it back; what it holds may not have reached headquarters yet", ErrAway, l.folder)
@@ -136,9 +139,16 @@ func Held(folder string) (string, error) {
 	if got {
 		return "", lock.Close()
 	}
-	who, err := os.ReadFile(filepath.Join(folder, "agent.holder"))
+	return holder(folder), nil
+}
+
+// holderFile says who holds the folder: Windows lets nobody read a locked file.
+const holderFile = "agent.holder"
+
+func holder(folder string) string {
+	who, err := os.ReadFile(filepath.Join(folder, holderFile))
 	if err != nil {
-		who = []byte("unknown process")
+		return "unknown process"
 	}
-	return strings.TrimSpace(string(who)), nil
+	return strings.TrimSpace(string(who))
 }
