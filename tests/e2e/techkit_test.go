@@ -136,14 +136,30 @@ func TestATechniciansKitAsksAndWatchesOverTLS(t *testing.T) {
 		})
 	}
 	started(first, "a")
-	s.write("muster-tech1/request.json", "\ufeff{\"job\":\"nope\",\r\n\"stores\":\"all\"}\r\n")
-	if reply, code := s.asksByKit(first, "run", "@request.json"); code != 1 || reply.Code != protocol.CodeUnknownJob {
-		t.Errorf("a refused one: %d, %+v", code, reply)
+	s.asksFromElsewhere(first)
+	if said := watch.Output(); strings.Contains(said, `"ok":`) {
+		t.Errorf("the watch repeats the replies that ask.sh prints:\n%s", said)
 	}
+	programs.Seldom(t, "the reply to what was only published", func() bool {
+		s.inKit(first, "mosquitto_pub", "-q", "1", "-t", "muster/v1/req/tech1/run", "-m", `{"requestId":"published","job":"nope","stores":"all"}`)
+		return strings.Contains(watch.Output(), `"requestId":"published"`)
+	})
 	s.hq.Kill() // the tool comes back by itself, or ends and is started again
 	s.serve()
 	started(second, "b")
 	s.refusesForGood(first)
+}
+
+// asksFromElsewhere sends a file of the folder in which the asker stands.
+func (s *site) asksFromElsewhere(kit string) {
+	s.t.Helper()
+	ask := exec.CommandContext(s.t.Context(), filepath.Join(kit, "ask.sh"), "run", "@request.json")
+	ask.Dir = filepath.Dir(s.write("elsewhere/request.json", "\ufeff{\"job\":\"nope\",\r\n\"stores\":\"all\"}\r\n"))
+	said, err := ask.Output()
+	var reply protocol.Reply
+	if ask.ProcessState.ExitCode() != 1 || protocol.Decode(said, protocol.MaxPayloadBytes, &reply) != nil || reply.Code != protocol.CodeUnknownJob {
+		s.t.Errorf("a refused one, of a file: %v: %s", err, said)
+	}
 }
 
 // inKit runs a stock tool as it stands, in the folder of a kit and with its option files.
