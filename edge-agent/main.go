@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
@@ -24,7 +25,7 @@ import (
 // version is set by the linker.
 var version = "dev"
 
-const help = `usage: edge-agent [run] [flags]            work until SIGTERM or Ctrl-C
+const help = `usage: edge-agent [run] [flags]            work until SIGTERM or Ctrl-C, whatever becomes of the window
        edge-agent enroll [flags]           get this terminal's identity from headquarters
        edge-agent check-config [flags]     read and check configuration and identity only
        edge-agent doctor [flags]           check this terminal one thing at a time, each with its mend
@@ -186,5 +187,32 @@ func (l *line) work(ctx context.Context, stderr io.Writer) error {
 		return err
 	}
 	unknownVariables().Warn(log)
+	defer outlive(log)()
 	return app.Run(ctx, cfg, app.Options{Version: version, Logger: log})
+}
+
+// outlive keeps the agent at work when the window closes that it was started in: a
+// hangup is told of, and a log into which nobody reads any more ends nothing. Both are
+// taken, not ignored, since a program that the agent starts would inherit that. The
+// function that it returns gives both back.
+func outlive(log *slog.Logger) (end func()) {
+	hangups, pipes := make(chan os.Signal, 1), make(chan os.Signal, 1) // one that waits stands for all
+	signal.Notify(hangups, syscall.SIGHUP)
+	signal.Notify(pipes, syscall.SIGPIPE)
+	ended := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-hangups:
+				log.Info("a hangup changes nothing: the agent reads its configuration at the start only, and works until SIGTERM or Ctrl-C")
+			case <-ended:
+				return
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(hangups)
+		signal.Stop(pipes)
+		close(ended)
+	}
 }

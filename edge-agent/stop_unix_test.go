@@ -3,6 +3,7 @@
 package main_test
 
 import (
+	"bufio"
 	"bytes"
 	"os/exec"
 	"path/filepath"
@@ -53,5 +54,47 @@ func TestASilentPipeHoldsNoCommandUp(t *testing.T) {
 		case <-time.After(patience):
 			t.Errorf("%s: was told to end, and reads on", line)
 		}
+	}
+}
+
+// TestAClosedWindowDoesNotEndTheAgent sends a hangup, and takes the reader of its log away.
+func TestAClosedWindowDoesNotEndTheAgent(t *testing.T) {
+	t.Parallel()
+	agent := exec.Command(build(t), "-store", "007", "-broker", "mqtt://127.0.0.1:1", "-work-folder", t.TempDir())
+	agent.Env = programs.Bare()
+	log, err := agent.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stuck := time.AfterFunc(patience, func() { _ = agent.Process.Kill() })
+	defer stuck.Stop()
+	lines := bufio.NewScanner(log)
+	await := func(words string) {
+		t.Helper()
+		for lines.Scan() {
+			if strings.Contains(lines.Text(), words) {
+				return
+			}
+		}
+		t.Errorf("it ended, and did not say: %s", words)
+	}
+	await("edge agent starts")
+	for range 2 {
+		if err := agent.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		await("the agent reads its configuration at the start only")
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.Wait(); err != nil { // it writes that it stopped
+		t.Error(err)
 	}
 }
