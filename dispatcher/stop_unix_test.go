@@ -58,12 +58,12 @@ func TestASilentPipeHoldsNoCommandUp(t *testing.T) {
 	defer stop()
 	var all []*held
 	for _, line := range []string{
-		"serve -c PIPE", "check-config -c PIPE", "doctor -c PIPE", "tech-kit wang -c PIPE", "tech-kit wang --password-file PIPE",
+		"serve -c PIPE", "check-config -c PIPE", "doctor -c PIPE", "tech-kit wang -c PIPE", "tech-kit wang --password-file PIPE --out DIR/kit.zip",
 		"run sleep --stores @PIPE", "run sleep --stores all --input-file PIPE", "run sleep --stores all --key PIPE",
 		"jobs --password-file PIPE", "jobs --ca-file PIPE", "retry R --key PIPE", "approve A --key PIPE",
 		"enroll A B -c PIPE", "keys rotate -c PIPE", "reload -c PIPE", "stores list -c PIPE", "stores import PIPE", "users list -c PIPE",
 		"runs -c PIPE", "report verify x -c PIPE", "report verify PIPE --manifest-only", "audit verify -c PIPE",
-		"backup new -c PIPE", "restore PIPE --data DIR", "migrate -c PIPE",
+		"backup DIR/new -c PIPE", "restore PIPE --data DIR", "migrate -c PIPE",
 		"terminals --data DATA", "runs --data DATA",
 		"check-config -c USERS", "doctor -c USERS", "tech-kit wang -c USERS", "users list -c USERS",
 		"check-config -c STORES", "doctor -c STORES", "stores import DIR/stores.csv -c STORES",
