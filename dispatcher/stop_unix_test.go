@@ -58,7 +58,7 @@ func TestASilentPipeHoldsNoCommandUp(t *testing.T) {
 	defer stop()
 	var all []*held
 	for _, line := range []string{
-		"serve -c PIPE", "check-config -c PIPE", "doctor -c PIPE", "tech-kit wang -c PIPE", "tech-kit wang --password-file PIPE --out DIR/kit.zip",
+		"serve -c PIPE", "check-config -c PIPE", "doctor -c PIPE", "tech-kit wang -c PIPE", "tech-kit wang --password-file PIPE --out PIPE",
 		"run sleep --stores @PIPE", "run sleep --stores all --input-file PIPE", "run sleep --stores all --key PIPE",
 		"jobs --password-file PIPE", "jobs --ca-file PIPE", "retry R --key PIPE", "approve A --key PIPE",
 		"enroll A B -c PIPE", "keys rotate -c PIPE", "reload -c PIPE", "stores list -c PIPE", "stores import PIPE", "users list -c PIPE",
