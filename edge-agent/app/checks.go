@@ -63,6 +63,9 @@ func lookAtLock(cfg *Config) doctor.Finding {
 	return doctor.Good("no agent runs")
 }
 
+// enrolAgain mends an identity that cannot be used.
+const enrolAgain = "enrol this terminal again: edge-agent enroll --force with a new token of headquarters"
+
 func lookAtIdentity(cfg *Config) doctor.Finding {
 	switch {
 	case cfg.Identity.Folder == "":
@@ -70,13 +73,12 @@ func lookAtIdentity(cfg *Config) doctor.Finding {
 	case enrolsItself(cfg):
 		return doctor.Good("none yet: the agent enrols by itself at %s with the token in %s", cfg.Identity.Headquarters, cfg.Identity.TokenFile)
 	}
-	const mend = "enrol this terminal again: edge-agent enroll --force with a new token of headquarters"
 	id, err := openIdentity(cfg, time.Now())
 	if errors.Is(err, identity.ErrEnded) {
-		return doctor.Bad("set this machine's clock if it is wrong; else "+mend, "%v", err)
+		return doctor.Bad("set this machine's clock if it is wrong; else "+enrolAgain, "%v", err)
 	}
 	if err != nil {
-		return doctor.Bad(mend, "%v", err)
+		return doctor.Bad(enrolAgain, "%v", err)
 	}
 	if behind := id.Behind(time.Now()); behind > slowClock {
 		return doctor.Warning("set this machine's clock", "the clock of this machine is %s behind what headquarters has signed", behind.Round(time.Second))
@@ -115,8 +117,9 @@ func lookAtGlobs(cfg *Config) doctor.Finding {
 	return doctor.Good("%d files are found", files)
 }
 
-// lookAtBroker reaches the broker and checks who it is. It does not log in: that
-// would push an agent that runs off its connection.
+// lookAtBroker reaches the broker, checks who it is, and whether it takes the
+// certificate. It does not log in as the terminal: that would push an agent that runs
+// off its connection.
 func lookAtBroker(ctx context.Context, cfg *Config) doctor.Finding {
 	broker, err := cfg.BrokerURL()
 	if err != nil {
@@ -140,7 +143,10 @@ func lookAtBroker(ctx context.Context, cfg *Config) doctor.Finding {
 		return doctor.Bad("mend broker.ca_file", "%v", err)
 	}
 	secure.ServerName = broker.Hostname()
-	if cfg.Identity.Folder != "" && !enrolsItself(cfg) {
+	if cfg.Identity.Folder != "" {
+		if enrolsItself(cfg) {
+			return doctor.Skipped("it is reached; this terminal is not enrolled yet, and cannot tell who it is")
+		}
 		id, err := openIdentity(cfg, time.Now())
 		if err != nil {
 			return doctor.Skipped("it is reached; without an identity it cannot be proven: %v", err)
@@ -151,5 +157,15 @@ func lookAtBroker(ctx context.Context, cfg *Config) doctor.Finding {
 	if err := hand.HandshakeContext(ctx); err != nil {
 		return doctor.Bad("see whether broker.url names headquarters, ca_file its authority, and the clock is right", "%s is reached, but not proven: %v", cfg.Broker.URL, err)
 	}
-	return doctor.Good("%s is reached and proven", cfg.Broker.URL)
+	if cfg.Identity.Folder == "" || broker.Scheme == "wss" { // a web socket greets in another way
+		return doctor.Good("%s is reached and proven", cfg.Broker.URL)
+	}
+	refusal, err := link.Ask(ctx, hand)
+	switch {
+	case err != nil:
+		return doctor.Bad("see the log of the broker at headquarters", "%s is reached and proven, but %v", cfg.Broker.URL, err)
+	case refusal != "":
+		return doctor.Bad("ask headquarters; after a revocation "+enrolAgain, "%s is reached and proven, but turns this terminal away: %s", cfg.Broker.URL, refusal)
+	}
+	return doctor.Good("%s is reached and proven, and takes the certificate", cfg.Broker.URL)
 }

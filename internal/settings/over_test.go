@@ -137,11 +137,11 @@ func TestEffectiveMasksSecretsAndSaysWhereFrom(t *testing.T) {
 func TestUnknownVariablesAreNamed(t *testing.T) {
 	t.Parallel()
 	got := settings.UnknownEnv([]string{"MUSTER_NAEM=x", "MUSTER_NAME=x", "MUSTER_USER=x", "PATH=x"}, &layered{}, "MUSTER_USER")
-	if fmt.Sprint(got) != "[the environment has MUSTER_NAEM, which is no key; did you mean MUSTER_NAME?]" {
+	if fmt.Sprint(got) != "the environment has MUSTER_NAEM, which is no key; did you mean MUSTER_NAME?" {
 		t.Errorf("got %v", got)
 	}
 	got = settings.UnknownEnv([]string{"MUSTER_Z=x", "MUSTER_FOLDER_OF_JOBS=x"}, &layered{})
-	if fmt.Sprint(got) != "[the environment has MUSTER_FOLDER_OF_JOBS, which is no key the environment has MUSTER_Z, which is no key]" {
+	if fmt.Sprint(got) != "the environment has MUSTER_FOLDER_OF_JOBS, which is no key; the environment has MUSTER_Z, which is no key" {
 		t.Errorf("got %v", got)
 	}
 }

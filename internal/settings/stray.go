@@ -27,6 +27,15 @@ func (s Stray) String() string {
 // Strays are in the order of their names.
 type Strays []Stray
 
+// String is what a person is told of them, in one line.
+func (s Strays) String() string {
+	said := make([]string, len(s))
+	for i, stray := range s {
+		said[i] = stray.String()
+	}
+	return strings.Join(said, "; ")
+}
+
 // UnknownEnv lists the variables of the house's prefix that are neither a key of
 // the configuration nor among known.
 func UnknownEnv(environ []string, config any, known ...string) Strays {

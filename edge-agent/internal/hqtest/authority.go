@@ -14,6 +14,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
 	"math/big"
 	"net"
 	"net/url"
@@ -144,6 +145,19 @@ func (h *HQ) Enrolled(store, terminal string) string {
 	_, err := identity.Create(folder, h.Parts(store, terminal), time.Now())
 	h.must(err)
 	return folder
+}
+
+// Revoke makes a list of revoked certificates (RFC 5280, section 5), PEM.
+func (h *HQ) Revoke(certs ...*x509.Certificate) []byte {
+	h.t.Helper()
+	now := time.Now()
+	list := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: now.Add(-time.Hour), NextUpdate: now.Add(time.Hour)}
+	for _, cert := range certs {
+		list.RevokedCertificateEntries = append(list.RevokedCertificateEntries, x509.RevocationListEntry{SerialNumber: cert.SerialNumber, RevocationTime: now})
+	}
+	der, err := x509.CreateRevocationList(rand.Reader, list, h.cert, h.key)
+	h.must(err)
+	return pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})
 }
 
 // Paths names PEM files of a listener.
