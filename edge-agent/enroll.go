@@ -24,8 +24,8 @@ const enrollUsage = `usage: edge-agent enroll --token-file FILE --headquarters U
 
 An operator at headquarters makes the token: dispatcher enroll STORE TERMINAL.
 It is good for one terminal, once, for 24 hours. The private key is made here and
-stays here. Exit code 0: enrolled; 1: refused or not reached, nothing is changed
-and the same command may be run again; 2: wrong usage.
+stays here. Exit code 0: enrolled; 1: refused or not reached, the identity is as
+it was and the same command may be run again; 2: wrong usage.
 
 flags:
 `
@@ -78,7 +78,7 @@ func enrolmentOf(ctx context.Context, args []string, stdout, stderr io.Writer) (
 	flags := flag.NewFlagSet("edge-agent enroll", flag.ContinueOnError)
 	flags.StringVar(&request.Token, "token", "", "`token` of headquarters; every user of this machine can read it here, prefer --token-file")
 	tokenFile := flags.String("token-file", "", "`file` with the token of headquarters, readable by its owner alone; -: asked for, or from standard input")
-	flags.StringVar(&request.URL, "headquarters", "", "`URL` of headquarters' enrolment, such as https://hq.example:8443")
+	flags.StringVar(&request.URL, "headquarters", "", "`URL` of headquarters' enrolment, such as https://hq.example:8443; empty: identity.headquarters of the file")
 	flags.StringVar(&request.Folder, "identity", "", "`folder` to put the identity into; empty: identity.folder of the file")
 	flags.StringVar(&request.Store, "store", "", "store `id` that the token must be for; empty: the file's, else any")
 	flags.StringVar(&request.Terminal, "terminal", "", "terminal `id` that the token must be for; empty: the file's, else any")
@@ -106,8 +106,13 @@ func enrolmentOf(ctx context.Context, args []string, stdout, stderr io.Writer) (
 			return request, 1
 		}
 		request.Store, request.Terminal = cfg.Store, cfg.Terminal
-		if request.Folder == "" {
-			request.Folder = cfg.Identity.Folder
+		for _, given := range []struct {
+			flag *string
+			file string
+		}{{&request.Folder, cfg.Identity.Folder}, {&request.URL, cfg.Identity.Headquarters}} {
+			if *given.flag == "" {
+				*given.flag = given.file
+			}
 		}
 	}
 	missing := ""
@@ -119,7 +124,7 @@ func enrolmentOf(ctx context.Context, args []string, stdout, stderr io.Writer) (
 	case request.Token != "" && *tokenFile != "":
 		missing = "--token and --token-file say the same, one is enough"
 	case request.URL == "":
-		missing = "--headquarters is missing"
+		missing = "--headquarters is missing, and no configuration names identity.headquarters"
 	case request.Folder == "":
 		missing = "--identity is missing, and no configuration names identity.folder"
 	case (request.Store == "") != (request.Terminal == ""):

@@ -52,6 +52,10 @@ func TestCommandLine(t *testing.T) {
 	if err := os.WriteFile(lost, []byte("store: \"1\"\nidentity: {folder: nowhere}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	itself := filepath.Join(t.TempDir(), "itself.yaml")
+	if err := os.WriteFile(itself, []byte("store: \"1\"\nidentity: {folder: nowhere, headquarters: \"https://hq\", token_file: token}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, tc := range []struct {
 		args []string
 		code int
@@ -95,6 +99,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"enroll", "--token", "x", "--headquarters", "https://hq"}, 2, "--identity is missing"},
 		{[]string{"enroll", "--token", "x", "--headquarters", "https://hq", "--identity", "x", "--store", "1"}, 2, "go together"},
 		{[]string{"enroll", "--token", "x", "--headquarters", "https://hq", "--config", lost}, 1, "this is no token"},
+		{[]string{"enroll", "--token", "x", "--config", itself}, 1, "this is no token"},
 		{[]string{"enroll", "--config", "no-such-file"}, 1, "no-such-file"},
 	} {
 		cmd := exec.Command(bin, tc.args...)

@@ -114,7 +114,7 @@ func lookAtGlobs(cfg *Config) doctor.Finding {
 		}
 		files += len(names)
 	}
-	return doctor.Good("%d files are found", files)
+	return doctor.Good("found %s", doctor.Count(files, "file"))
 }
 
 // lookAtBroker reaches the broker, checks who it is, and whether it takes the

@@ -90,10 +90,18 @@ func (f Findings) Write(w io.Writer) error {
 			fmt.Fprintf(&b, "      mend: %s\n", found.Mend)
 		}
 	}
-	fmt.Fprintf(&b, "%d checks: %d ok, %d warnings, %d failed, %d not looked at\n",
-		len(f.Findings), counts[Well], counts[Watch], counts[Ill], counts[Unseen])
+	fmt.Fprintf(&b, "%s: %d ok, %s, %d failed, %d not looked at\n",
+		Count(len(f.Findings), "check"), counts[Well], Count(counts[Watch], "warning"), counts[Ill], counts[Unseen])
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// Count is n and what is counted, of which thing names one: 1 file, 2 files.
+func Count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // Good is a finding that needs nothing.

@@ -70,7 +70,7 @@ func lookAtUsers(cfg Config) doctor.Finding {
 	if users+terminals == 0 {
 		return doctor.Warning("write users into it: broker hash-password makes the hash of a password", "%s names nobody, so nobody gets in by name", cfg.Broker.UsersFile)
 	}
-	return doctor.Good("%s names %d users and %d terminals", cfg.Broker.UsersFile, users, terminals)
+	return doctor.Good("%s names %s and %s", cfg.Broker.UsersFile, doctor.Count(users, "user"), doctor.Count(terminals, "terminal"))
 }
 
 func lookAtFiles(cfg Config, name string) doctor.Finding {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -148,7 +149,14 @@ func (c *Config) resolve(path string) {
 		*p = settings.Resolve(path, *p)
 	}
 	for i := range c.Executors {
-		c.Executors[i].Folder = settings.Resolve(path, c.Executors[i].Folder)
+		e := &c.Executors[i]
+		// A program is sought in its folder, if it has one, and a bare name in PATH.
+		if e.Folder == "" && len(e.Command) > 0 && filepath.Base(e.Command[0]) != e.Command[0] {
+			if whole, err := filepath.Abs(settings.Resolve(path, e.Command[0])); err == nil { // else it would be bare beside ./agent.yaml
+				e.Command[0] = whole
+			}
+		}
+		e.Folder = settings.Resolve(path, e.Folder)
 	}
 	for _, globs := range [][]string{c.Collect.Logs, c.Collect.ConfigFiles} {
 		for i := range globs {
