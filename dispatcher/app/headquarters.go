@@ -165,6 +165,9 @@ func (hq *headquarters) remember(ctx context.Context) (stop func() error) {
 }
 
 func (hq *headquarters) openLink(ctx context.Context) error {
+	if hq.identity != nil {
+		hq.identity.Announce(hq.announceKeys)
+	}
 	if err := hq.link.Start(ctx); err != nil {
 		return err
 	}

@@ -174,7 +174,7 @@ const alarmEarlyKey = "signing_key_early"
 
 // listAnew sees to it that terminals believe what is signed although the clock was
 // set back: the list goes out first, and offers once more that may have overtaken
-// it. Nothing here may wait where an external broker has to answer.
+// it at an external broker.
 func (hq *headquarters) listAnew(now time.Time) {
 	changed, err := hq.identity.Relist(now)
 	if err != nil {
@@ -184,14 +184,19 @@ func (hq *headquarters) listAnew(now time.Time) {
 		return
 	}
 	hq.log.Warn("headquarters' clock was set back before its signing key, which is listed anew", "now", now, "version", hq.identity.Keys().Version)
+	hq.offer.Republish("")
+}
+
+// announceKeys publishes a list of signing keys that is about to be signed by. Where an
+// external broker has to answer it waits for nothing.
+func (hq *headquarters) announceKeys(list trust.Sealed) {
 	out := hq.sender
 	if hq.cfg.Transport == config.TransportMQTT {
 		out = hq.orders
 	}
-	if err := out.JSON(context.Background(), hq.topics.Trust(), hq.identity.Sealed(), transport.Options{Retain: true}); err != nil {
+	if err := hq.sayKeys(context.Background(), out, list); err != nil {
 		hq.log.Error("cannot publish the list of keys", "error", err)
 	}
-	hq.offer.Republish("")
 }
 
 // publishTrust publishes the list of signing keys.
@@ -199,7 +204,11 @@ func (hq *headquarters) publishTrust(ctx context.Context) error {
 	if hq.identity == nil {
 		return nil
 	}
-	return hq.sender.JSON(ctx, hq.topics.Trust(), hq.identity.Sealed(), transport.Options{Retain: true})
+	return hq.sayKeys(ctx, hq.sender, hq.identity.Sealed())
+}
+
+func (hq *headquarters) sayKeys(ctx context.Context, out *transport.Sender, list trust.Sealed) error {
+	return out.JSON(ctx, hq.topics.Trust(), list, transport.Options{Retain: true})
 }
 
 // rotateKeys does what two persons agreed to, once however often it is asked.
@@ -261,20 +270,16 @@ const (
 )
 
 // care renews what ends and takes off what has ended.
-func (hq *headquarters) care(ctx context.Context) {
+func (hq *headquarters) care(context.Context) {
 	now := hq.now()
 	if renewed, err := hq.identity.Renew(now); err != nil {
 		hq.log.Error("cannot renew headquarters' certificate", "error", err)
 	} else if renewed {
 		hq.log.Info("headquarters' certificate is renewed")
 	}
-	changed, err := hq.identity.Prune(now)
-	if err != nil {
+	if pruned, err := hq.identity.Prune(now); err != nil {
 		hq.log.Error("cannot take an ended key off the list", "error", err)
-	}
-	if changed {
-		if err := hq.publishTrust(ctx); err != nil {
-			hq.log.Error("cannot publish the list of keys", "error", err)
-		}
+	} else if pruned {
+		hq.log.Info("an ended key is off the list")
 	}
 }

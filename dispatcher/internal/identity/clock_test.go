@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -143,5 +144,50 @@ func TestCertificatesAreGoodAfterTheClockIsSetBack(t *testing.T) {
 	short, err := id.Draft(request(t, newKey(t)), time.Hour, start)
 	if err != nil || !short.NotBefore.Equal(start.Add(-time.Hour)) {
 		t.Errorf("a short one begins at %s, %v", short.NotBefore, err)
+	}
+}
+
+// TestAListIsAnnouncedBeforeItIsSignedBy, whoever else signs at that moment and for
+// whatever reason the list is another one: what a terminal hears before it, it refuses.
+func TestAListIsAnnouncedBeforeItIsSignedBy(t *testing.T) {
+	t.Parallel()
+	past := start.Add(-time.Hour)
+	relist := func(id *identity.Identity) error { _, err := id.Relist(past); return err }
+	replace := func(id *identity.Identity) error {
+		_, err := id.Replace(identity.Rotation{AtOnce: true}, start)
+		return err
+	}
+	for name, c := range map[string]struct {
+		change, sign func(*identity.Identity) error
+	}{
+		"the clock is set back":         {relist, relist},
+		"the keys are replaced at once": {replace, func(*identity.Identity) error { return nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			id := open(t, create(t), start)
+			var said atomic.Bool
+			signed := make(chan error, 1)
+			id.Announce(func(list trust.Sealed) {
+				if document, err := list.Open(id.Certificate()); err != nil || document.Version != 2 || said.Load() {
+					t.Errorf("version %d is announced, %v; said before: %t", document.Version, err, said.Load())
+				}
+				go func() {
+					err := c.sign(id)
+					if by := id.Keys().Version; by == 2 && !said.Load() {
+						t.Error("somebody signs by a list that is not announced yet")
+					}
+					signed <- err
+				}()
+				time.Sleep(50 * time.Millisecond) // for whoever would not wait
+				said.Store(true)
+			})
+			if err := errors.Join(c.change(id), <-signed); err != nil {
+				t.Fatal(err)
+			}
+			if !said.Load() || id.Keys().Version != 2 {
+				t.Errorf("announced: %t, version %d", said.Load(), id.Keys().Version)
+			}
+		})
 	}
 }

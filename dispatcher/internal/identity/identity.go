@@ -43,9 +43,10 @@ type Identity struct {
 	authority    *x509.Certificate
 	authorityPEM []byte
 
-	change   sync.Mutex   // held by whoever changes the folder
-	relistAt time.Time    // not before this is a list tried again; guarded by change
-	mu       sync.RWMutex // guards what follows
+	change   sync.Mutex         // held by whoever changes the folder
+	relistAt time.Time          // not before this is a list tried again; guarded by change
+	announce func(trust.Sealed) // nil: nobody is told; guarded by change
+	mu       sync.RWMutex       // guards what follows
 	server   tls.Certificate
 	sealed   trust.Sealed
 	keys     trust.Document
@@ -169,6 +170,16 @@ func (id *Identity) TLSConfig() *tls.Config {
 			return &server, nil
 		},
 	}
+}
+
+// Announce has say told of each list that takes the place of another from now on: once
+// it is kept, and before anything is signed by it, since terminals refuse what is signed
+// by a key of which they have not heard. Whoever signs may wait for say, so say waits for
+// no answer from outside, and asks for no change of the list.
+func (id *Identity) Announce(say func(trust.Sealed)) {
+	id.change.Lock()
+	defer id.change.Unlock()
+	id.announce = say
 }
 
 // Sealed is the list of signing keys as it is published.

@@ -37,7 +37,8 @@ type Rotation struct {
 // AtOnce, the key is listed at once and signs from now + overlap; until then the
 // present key does, which is believed for another overlap after the switch. It
 // fails with ErrRotating while an earlier key still waits, which AtOnce strikes
-// out too. Publish Sealed afterwards, also when the rotation was made before.
+// out too. Have Sealed published afterwards, also when the rotation was made before:
+// what Announce did may have failed.
 func (id *Identity) Replace(r Rotation, now time.Time) (Rotated, error) {
 	if r.Overlap == 0 {
 		r.Overlap = DefaultOverlap
@@ -93,7 +94,7 @@ func (id *Identity) turnTo(r Rotation, older []trust.Key, turn, now time.Time) (
 }
 
 // Prune takes keys whose time is over off the list, deletes their files and
-// says whether the list changed: then publish Sealed.
+// says whether the list changed, which Announce tells.
 func (id *Identity) Prune(now time.Time) (bool, error) {
 	id.change.Lock()
 	defer id.change.Unlock()
@@ -111,8 +112,9 @@ func (id *Identity) Prune(now time.Time) (bool, error) {
 	return true, id.deleteStrays()
 }
 
-// replace seals the next version of the list, and keeps which rotations were
-// made beside it. No list is dated before the one that it replaces.
+// replace seals the next version of the list, keeps which rotations were made beside
+// it, and announces it before anything is signed by it. No list is dated before the
+// one that it replaces. The caller holds change.
 func (id *Identity) replace(keys []trust.Key, made []Rotated, now time.Time) error {
 	before := id.Keys()
 	document := trust.Document{Version: before.Version + 1, At: protocol.At(later(now, before.At.Time).UTC()), Keys: keys}
@@ -123,6 +125,9 @@ func (id *Identity) replace(keys []trust.Key, made []Rotated, now time.Time) err
 	sealed, err := id.seal(document, made)
 	if err != nil {
 		return err
+	}
+	if id.announce != nil {
+		id.announce(sealed)
 	}
 	id.mu.Lock()
 	id.sealed, id.keys, id.signer, id.made = sealed, document, signers, made

@@ -54,7 +54,7 @@ const relistEvery = time.Minute
 // Relist lists the key that signs at now anew, valid from a moment ago, where its
 // time has not come by a clock that was set back: terminals would refuse what it
 // signs. The end of no key changes, and no key comes back that left the list. It
-// says whether the list changed: then publish Sealed. What fails is tried, and
+// says whether the list changed, which Announce tells. What fails is tried, and
 // told, once a minute, and the error says what to do.
 func (id *Identity) Relist(now time.Time) (bool, error) {
 	if _, early := id.early(now); !early {
