@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -35,15 +36,15 @@ func published(t *testing.T) (manifest, database string) {
 func TestPublishedFilesAreProved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		manifest, database := published(t)
-		all, err := verify.File(t.Context(), database, manifest)
-		if err != nil || len(all) != 4 || all[0].Rows != 3 || all[1].Rows != 0 || !all[3].Database || all[2].RunID != runID || all[2].Revision != 1 {
-			t.Errorf("proofs %+v, %v", all, err)
+		all, faults, err := verify.File(t.Context(), database, manifest)
+		if err != nil || len(faults) > 0 || len(all) != 4 || all[0].Rows != 3 || all[1].Rows != 0 || !all[3].Database || all[2].RunID != runID || all[2].Revision != 1 {
+			t.Errorf("proofs %+v, %v, %v", all, faults, err)
 		}
 		page := strings.Replace(manifest, "_manifest.json", ".html", 1)
 		for _, base := range []string{database, ""} {
-			one, err := verify.File(t.Context(), base, page)
-			if err != nil || len(one) != 1 || one[0].File != page || one[0].Manifest != manifest || one[0].Database != (base != "") {
-				t.Errorf("proof %+v, %v", one, err)
+			one, faults, err := verify.File(t.Context(), base, page)
+			if err != nil || len(faults) > 0 || len(one) != 1 || one[0].File != page || one[0].Manifest != manifest || one[0].Database != (base != "") {
+				t.Errorf("proof %+v, %v, %v", one, faults, err)
 			}
 		}
 	})
@@ -76,7 +77,10 @@ func TestWhatIsNoPublishedFileIsSaid(t *testing.T) {
 		for _, c := range cases {
 			before := contents(t, filepath.Dir(manifest))
 			c.spoil()
-			_, err := verify.File(t.Context(), c.base, c.file)
+			_, faults, err := verify.File(t.Context(), c.base, c.file)
+			for _, fault := range faults {
+				err = errors.Join(err, fault.Err)
+			}
 			if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, verify.ErrUntrue) == (c.name == "a file of none") ||
 				strings.Contains(err.Error(), "cannot read database") {
 				t.Errorf("%s: %v", c.name, err)
@@ -85,9 +89,76 @@ func TestWhatIsNoPublishedFileIsSaid(t *testing.T) {
 				put(t, name, content)
 			}
 		}
-		if _, err := verify.File(t.Context(), database, manifest); err != nil {
-			t.Errorf("as it was: %v", err)
+		if _, faults, err := verify.File(t.Context(), database, manifest); err != nil || len(faults) > 0 {
+			t.Errorf("as it was: %v, %v", faults, err)
 		}
+	})
+}
+
+// TestEveryFileThatDoesNotHoldIsNamed, whatever else does not, and none that does.
+func TestEveryFileThatDoesNotHoldIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		manifest, database := published(t)
+		file := func(ending string) string { return strings.Replace(manifest, "_manifest.json", ending, 1) }
+		forge := func(endings ...string) {
+			for _, ending := range endings {
+				put(t, file(ending), append(get(t, file(ending)), ' '))
+			}
+		}
+		whole := contents(t, filepath.Dir(manifest))
+		for _, c := range []struct {
+			name              string
+			spoil             func()
+			base              string
+			untrue            string
+			proved, fromOther int // files, and those that the database alone vouches for
+		}{
+			{"three files", func() { forge(".csv", ".html", ".xlsx") }, database, ".csv .html .xlsx", 1, 0},
+			{"three files, without a database", func() { forge(".csv", ".html", ".xlsx") }, "", ".csv .html .xlsx", 1, 0},
+			{"all that a folder can lose", func() { remove(t, file(".json")); remove(t, file(".csv")); forge(".html") }, database, ".csv .html .json", 1, 0},
+			{"the manifest alone", func() { forge("_manifest.json") }, database, "_manifest.json", 0, 4},
+			{"the manifest's word of a file", func() {
+				rewrite(t, manifest, func(m *protocol.Manifest) { m.Files[0].SHA256 = strings.Repeat("0a", 32) })
+			}, database, "_manifest.json", 0, 4},
+			{"a file and its manifest, and another", func() { forge(".csv"); resum(t, manifest, file(".csv")); forge(".html") }, database, ".csv .html _manifest.json", 0, 2},
+			{"a file that its manifest leaves out", func() {
+				forge(".csv")
+				leaveOut(t, manifest, file(".csv"))
+			}, database, ".csv _manifest.json", 0, 3},
+		} {
+			c.spoil()
+			proofs, faults, err := verify.File(t.Context(), c.base, manifest)
+			var untrue []string
+			for _, fault := range faults {
+				untrue = append(untrue, strings.TrimPrefix(fault.File, strings.TrimSuffix(manifest, "_manifest.json")))
+				if !errors.Is(fault.Err, verify.ErrUntrue) {
+					t.Errorf("%s: %v", c.name, fault.Err)
+				}
+			}
+			slices.Sort(untrue)
+			proved, fromOther := 0, 0
+			for _, proof := range proofs {
+				if proof.Manifest == "" {
+					fromOther++
+				} else {
+					proved++
+				}
+			}
+			if err != nil || strings.Join(untrue, " ") != c.untrue || proved != c.proved || fromOther != c.fromOther {
+				t.Errorf("%s: untrue %v, %d proved, %d by the database alone, %v; want %s, %d and %d", c.name, untrue, proved, fromOther, err, c.untrue, c.proved, c.fromOther)
+			}
+			for name, content := range whole {
+				put(t, name, content)
+			}
+		}
+	})
+}
+
+// leaveOut takes a file out of the manifest.
+func leaveOut(t testing.TB, manifest, name string) {
+	t.Helper()
+	rewrite(t, manifest, func(m *protocol.Manifest) {
+		m.Files = slices.DeleteFunc(m.Files, func(f protocol.ManifestFile) bool { return f.Name == filepath.Base(name) })
 	})
 }
 
@@ -140,17 +211,24 @@ func replace(t testing.TB, name, from, to string) {
 // resum writes the changed file's size and hash into the manifest.
 func resum(t testing.TB, manifest, name string) {
 	t.Helper()
+	content := get(t, name)
+	sum := sha256.Sum256(content)
+	rewrite(t, manifest, func(m *protocol.Manifest) {
+		for i := range m.Files {
+			if m.Files[i].Name == filepath.Base(name) {
+				m.Files[i].Bytes, m.Files[i].SHA256 = int64(len(content)), hex.EncodeToString(sum[:])
+			}
+		}
+	})
+}
+
+func rewrite(t testing.TB, manifest string, change func(*protocol.Manifest)) {
+	t.Helper()
 	var m protocol.Manifest
 	if err := json.Unmarshal(get(t, manifest), &m); err != nil {
 		t.Fatal(err)
 	}
-	content := get(t, name)
-	sum := sha256.Sum256(content)
-	for i := range m.Files {
-		if m.Files[i].Name == filepath.Base(name) {
-			m.Files[i].Bytes, m.Files[i].SHA256 = int64(len(content)), hex.EncodeToString(sum[:])
-		}
-	}
+	change(&m)
 	doc, err := protocol.Encode(m)
 	if err != nil {
 		t.Fatal(err)

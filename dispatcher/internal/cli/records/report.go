@@ -2,10 +2,8 @@ package records
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -77,29 +75,29 @@ database is not asked: whoever changes a file can change its manifest too.`,
 // named twice, or beside its manifest, is proved and told once.
 func proveAll(ctx context.Context, database string, files []string) (verdict, error) {
 	found := verdict{OK: true, Proofs: []verify.Proof{}, Faults: []string{}}
-	told := map[string]bool{} // by place
+	looked, untrue := map[string]bool{}, map[string]bool{} // by place
 	for i, file := range files {
 		progress.Say(ctx, "proves report files", int64(i), int64(len(files)))
-		if told[whole(file)] {
+		if looked[whole(file)] {
 			continue
 		}
-		proofs, err := verify.File(ctx, database, file)
-		for _, proof := range proofs {
-			if !told[whole(proof.File)] {
-				found.Proofs = append(found.Proofs, proof)
-			}
-			told[whole(proof.File)] = true
-		}
-		told[whole(file)] = true
-		if err != nil && !errors.Is(err, verify.ErrUntrue) {
+		proofs, faults, err := verify.File(ctx, database, file)
+		if err != nil {
 			return found, err
 		}
-		if err != nil {
-			found.OK = false
-			if !slices.Contains(found.Faults, err.Error()) {
-				found.Faults = append(found.Faults, err.Error())
+		for _, proof := range proofs {
+			if place := whole(proof.File); !looked[place] {
+				looked[place] = true
+				found.Proofs = append(found.Proofs, proof)
 			}
 		}
+		for _, fault := range faults {
+			if place := whole(fault.File); !untrue[place] {
+				untrue[place] = true
+				found.OK, found.Faults = false, append(found.Faults, fault.Err.Error())
+			}
+		}
+		looked[whole(file)] = true
 	}
 	return found, nil
 }
@@ -117,15 +115,18 @@ func (v verdict) show(cmd *cobra.Command, asJSON bool) error {
 		return screen.JSON(cmd.OutOrStdout(), v)
 	}
 	for _, p := range v.Proofs {
-		against := "its manifest"
-		if p.Database {
-			against += " and the database"
+		says := "its manifest says"
+		switch {
+		case p.Manifest == "":
+			says = "the database says"
+		case p.Database:
+			says = "its manifest and the database say"
 		}
 		rows := ""
 		if p.Rows > 0 {
 			rows = ", " + screen.Many(int64(p.Rows), "row", "rows") + " the same"
 		}
-		screen.Say(cmd.OutOrStdout(), "ok    %s: as %s say%s\n", p.File, against, rows)
+		screen.Say(cmd.OutOrStdout(), "ok    %s: as %s%s\n", p.File, says, rows)
 	}
 	for _, fault := range v.Faults {
 		screen.Say(cmd.OutOrStdout(), "FALSE %s\n", fault)
