@@ -42,12 +42,7 @@ func showForecast(w io.Writer, r protocol.Reply) {
 	}
 }
 
-func stores(n int) string {
-	if n == 1 {
-		return "1 store"
-	}
-	return fmt.Sprintf("%d stores", n)
-}
+func stores(n int) string { return screen.Many(int64(n), "store", "stores") }
 
 func showProgress(w io.Writer, s protocol.RunStateReport) {
 	left := s.BarrierAt.Sub(s.At.Time)

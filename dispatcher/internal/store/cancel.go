@@ -36,9 +36,9 @@ func (s *Store) Cancel(ctx context.Context, runID string, stores []string, reaso
 		}
 		what := "all stores"
 		if len(stores) > 0 {
-			what = fmt.Sprintf("%d stores", len(stores))
+			what = audit.Many(len(stores), "store")
 		}
-		detail := fmt.Sprintf("%s, reason %s: %d tasks cancelled, %d were settled", what, reason, len(tasks), all-len(tasks))
+		detail := fmt.Sprintf("%s, reason %s: %s cancelled, %d settled before", what, reason, audit.Many(len(tasks), "task"), all-len(tasks))
 		return cancellation{tasks, all - len(tasks)}, audit.Append(ctx, tx,
 			audit.Entry{At: now, Actor: by, Action: "run_cancelled", Subject: runID, Detail: detail})
 	})

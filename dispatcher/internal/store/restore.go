@@ -137,8 +137,8 @@ func (s *Store) beginEpoch(ctx context.Context, r *Restored, by string, now time
 			return struct{}{}, err
 		}
 		r.Lost, r.Open = lost, int(open)
-		detail := fmt.Sprintf("from a backup whose audit ends with entry %d, into epoch %d: %d running attempts lost, %d tasks open",
-			r.Backup.Audit.Head.ID, r.Epoch, lost, open)
+		detail := fmt.Sprintf("from a backup whose audit ends with entry %d, into epoch %d: %s lost, %s open",
+			r.Backup.Audit.Head.ID, r.Epoch, audit.Many(lost, "running attempt"), audit.Many(r.Open, "task"))
 		return struct{}{}, audit.Append(ctx, tx, audit.Entry{At: now, Actor: by, Action: "restored", Subject: "headquarters", Detail: detail})
 	})
 	return err

@@ -115,7 +115,7 @@ func (o *newOrder) insert(ctx context.Context, tx *sqlite.Tx, now time.Time, cha
 
 // describe is the order in words, for the audit.
 func (o *newOrder) describe() string {
-	text := fmt.Sprintf("job %s v%d, %d targets, %d tasks", o.run.Job, o.run.JobVersion, len(o.places), len(o.tasks))
+	text := fmt.Sprintf("job %s v%d, %s, %s", o.run.Job, o.run.JobVersion, audit.Many(len(o.places), "target"), audit.Many(len(o.tasks), "task"))
 	if o.req.RequestID != "" {
 		text += fmt.Sprintf(", request %s with sha256 %s", o.req.RequestID, o.req.ContentHash)
 	}

@@ -247,12 +247,12 @@ func toTheMs(cell string) string {
 // The cards of a page's totals, as the page has them line by line.
 var (
 	htmlCards   = regexp.MustCompile(`(?s)<ul class="totals">\n(.*?)</ul>\n</section>`)
-	htmlTitle   = regexp.MustCompile(`^<h3><bdi>[^\n]*<span lang="en">([^<]*)</span></bdi></h3>\n<p class="soft">[^\n]*<span lang="en">([\d,]+) of ([\d,]+) stores</span></p>\n`)
-	htmlFact    = regexp.MustCompile(`<dt>[^\n]*?<span lang="en">([^<]*)</span></dt><dd>[^\n]*?<span lang="en">([^<]*)</span> <small class="soft">[^\n]*?<span lang="en">([\d,]+) of ([\d,]+) stores</span></small></dd>`)
+	htmlTitle   = regexp.MustCompile(`^<h3><bdi>[^\n]*<span lang="en">([^<]*)</span></bdi></h3>\n<p class="soft">[^\n]*<span lang="en">([\d,]+) of ([\d,]+) stores?</span></p>\n`)
+	htmlFact    = regexp.MustCompile(`<dt>[^\n]*?<span lang="en">([^<]*)</span></dt><dd>[^\n]*?<span lang="en">([^<]*)</span> <small class="soft">[^\n]*?<span lang="en">([\d,]+) of ([\d,]+) stores?</span></small></dd>`)
 	htmlWrong   = regexp.MustCompile(`<span lang="en">([\d,]+) with a value of another type, in no total</span></summary><p><bdi>([^<]*)</bdi>`)
 	htmlList    = regexp.MustCompile(`^<tr><th scope="col">[^\n]*?<span lang="en">([^<]*)</span></th>`)
 	htmlListRow = regexp.MustCompile(`<th scope="row"><bdi>[^\n]*?<span lang="en">([^<]*)</span></bdi></th>[^\n]*<td class="n">[^\n]*?<span lang="en">([^<]*)</span></td></tr>`)
-	htmlRest    = regexp.MustCompile(`<span lang="en">([\d,]+) other values at ([\d,]+) stores</span>`)
+	htmlRest    = regexp.MustCompile(`<span lang="en">([\d,]+) other values? at ([\d,]+) stores?</span>`)
 	htmlSpan    = regexp.MustCompile(`^(\S+) ≤ x < (\S+)$`)
 )
 

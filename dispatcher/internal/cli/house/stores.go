@@ -278,12 +278,13 @@ func showRegistered(w io.Writer, r registered) {
 		}
 		screen.Say(w, "%-8s %d  %s\n", part.what, len(part.ids), list)
 	}
+	held := screen.Many(int64(r.Stores), "store", "stores")
 	switch {
 	case !r.Written:
-		screen.Say(w, "%s would hold %d stores; nothing was written\n", filepath.Base(r.File), r.Stores)
+		screen.Say(w, "%s would hold %s; nothing was written\n", filepath.Base(r.File), held)
 	case r.InForce:
-		screen.Say(w, "%s holds %d stores, and headquarters has taken them in\n", r.File, r.Stores)
+		screen.Say(w, "%s holds %s, and headquarters has taken them in\n", r.File, held)
 	default:
-		screen.Say(w, "%s holds %d stores; headquarters does not run and reads them at its start\n", r.File, r.Stores)
+		screen.Say(w, "%s holds %s; headquarters does not run and reads them at its start\n", r.File, held)
 	}
 }

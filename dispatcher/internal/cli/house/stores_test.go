@@ -52,6 +52,13 @@ func TestImportTakesGBKAndKeepsIDsAsText(t *testing.T) {
 	if after, err := os.ReadFile(file); err != nil || string(after) != string(before) {
 		t.Errorf("a dry run has written: %q, %v", after, err)
 	}
+	lone := filepath.Join(t.TempDir(), "one.csv")
+	if err := os.WriteFile(lone, []byte(registerHead+"A1,One,UTC,\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, errs, code := shell(t, "stores", "import", lone, "-c", config, "--dry-run"); code != 0 || !strings.HasSuffix(out, " would hold 1 store; nothing was written\n") {
+		t.Errorf("%d: %s%s", code, out, errs)
+	}
 	out, errs, code := shell(t, "stores", "import", source, "-c", config, "--json")
 	var done struct {
 		Stores                  int

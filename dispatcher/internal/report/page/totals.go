@@ -89,8 +89,7 @@ func frequent(t *protocol.Total, c *protocol.Column) list {
 		l.Lines = append(l.Lines, listLine{about, count(v.Stores), part100("value", 0, v.Stores, most)})
 	}
 	if t.OtherValues > 0 {
-		values, stores := words.Count(t.OtherValues), words.Count(t.OtherStores)
-		l.Rest = words.Of("另有 "+values+" 个值，"+stores+" 家门店", values+" other values at "+stores+" stores")
+		l.Rest = words.OtherValues(t.OtherValues, t.OtherStores)
 	}
 	return l
 }

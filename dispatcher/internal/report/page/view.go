@@ -179,7 +179,7 @@ func previousWords(head *protocol.ReportHead, zone *time.Location) words.Pair {
 			words.Percent(head.Rates.Succeeded), words.Count(p.NewlyMissing), words.Count(p.Recovered))}
 	if p.Common != p.Targets || p.Common != head.Targets {
 		said.Zh += fmt.Sprintf("（两批共有 %s 家）", words.Count(p.Common))
-		said.En += fmt.Sprintf(" (of %s stores in both)", words.Count(p.Common))
+		said.En += fmt.Sprintf(" (of %s in both)", words.Stores(p.Common))
 	}
 	return said
 }

@@ -46,7 +46,7 @@ func Facts(total *protocol.Total, column *protocol.Column) (list []Fact) {
 // Coverage says of how many of all stores a total speaks.
 func Coverage(total *protocol.Total) Pair {
 	have, of := Count(total.Stores), Count(total.Of)
-	return Of(fmt.Sprintf("%s / %s 家门店", have, of), fmt.Sprintf("%s of %s stores", have, of))
+	return Of(fmt.Sprintf("%s / %s 家门店", have, of), fmt.Sprintf("%s of %s", have, Stores(total.Of)))
 }
 
 // ColumnTitle is Titled in which nothing acts.
@@ -108,6 +108,21 @@ func sized(text string, raw json.RawMessage) string {
 
 // Count is how many, in groups of three digits.
 func Count(n int) string { return Grouped(strconv.Itoa(n)) }
+
+// Stores counts stores in English.
+func Stores(n int) string { return many(n, "store") }
+
+// OtherValues says that so many other values stand at so many stores.
+func OtherValues(values, stores int) Pair {
+	return Of(fmt.Sprintf("另有 %s 个值，%s 家门店", Count(values), Count(stores)), many(values, "other value")+" at "+Stores(stores))
+}
+
+func many(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return Count(n) + " " + thing + "s"
+}
 
 // Rounded is a decimal number of at least 1 with two decimals at most, and any other as
 // it is.

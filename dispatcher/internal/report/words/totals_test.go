@@ -25,4 +25,21 @@ func TestNumbersAreSaidAsPeopleReadThem(t *testing.T) {
 	if en != "Partial: 10,500 of 12,000 stores succeeded; 1,500 offline." || zh != "不完整：12,000 家门店中 10,500 家成功；离线 1,500 家。" {
 		t.Errorf("the verdict is %q, %q", en, zh)
 	}
+	head = protocol.ReportHead{Verdict: protocol.VerdictBelowQuorum, Quorum: 0.5, Targets: 1, Counts: protocol.Counts{Offline: 1}}
+	if en, _ := words.Sentence(head); en != "Below quorum: 0 of 1 store succeeded; 1 offline. The job asks for 50.0 %." {
+		t.Errorf("the verdict is %q", en)
+	}
+	for stores, want := range map[int]string{0: "0 of 0 stores", 1: "1 of 1 store", 1200: "1,200 of 1,200 stores"} {
+		if said := words.Coverage(&protocol.Total{Stores: stores, Of: stores}); said.En != want {
+			t.Errorf("%d stores are said as %q", stores, said.En)
+		}
+	}
+	for _, c := range []struct {
+		values, stores int
+		en, zh         string
+	}{{1, 1, "1 other value at 1 store", "另有 1 个值，1 家门店"}, {1, 1200, "1 other value at 1,200 stores", "另有 1 个值，1,200 家门店"}, {2, 2, "2 other values at 2 stores", "另有 2 个值，2 家门店"}} {
+		if said := words.OtherValues(c.values, c.stores); said != words.Of(c.zh, c.en) {
+			t.Errorf("%d at %d are said as %q", c.values, c.stores, said)
+		}
+	}
 }

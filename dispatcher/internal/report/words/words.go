@@ -148,7 +148,7 @@ func Sentence(head protocol.ReportHead) (en, zh string) {
 	}
 	all, succeeded := Count(targets), Count(c.Succeeded)
 	if head.Verdict == protocol.VerdictComplete {
-		return fmt.Sprintf("%s: all %s stores succeeded.", verdict.En, all),
+		return fmt.Sprintf("%s: all %s succeeded.", verdict.En, Stores(targets)),
 			fmt.Sprintf("%s：%s 家门店全部成功。", verdict.Zh, all)
 	}
 	var partsEn, partsZh []string
@@ -160,7 +160,7 @@ func Sentence(head protocol.ReportHead) (en, zh string) {
 		partsEn = append(partsEn, fmt.Sprintf("%s %s", Count(b.Count), w.En))
 		partsZh = append(partsZh, fmt.Sprintf("%s %s 家", w.Zh, Count(b.Count)))
 	}
-	en = fmt.Sprintf("%s: %s of %s stores succeeded; %s.", verdict.En, succeeded, all, strings.Join(partsEn, ", "))
+	en = fmt.Sprintf("%s: %s of %s succeeded; %s.", verdict.En, succeeded, Stores(targets), strings.Join(partsEn, ", "))
 	zh = fmt.Sprintf("%s：%s 家门店中 %s 家成功；%s。", verdict.Zh, all, succeeded, strings.Join(partsZh, "，"))
 	if head.Verdict == protocol.VerdictBelowQuorum {
 		en += fmt.Sprintf(" The job asks for %s.", Percent(&head.Quorum))

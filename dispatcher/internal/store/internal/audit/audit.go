@@ -33,6 +33,14 @@ type Entry struct {
 	Detail  string
 }
 
+// Many words a number of things, of which thing names one, for a detail: 1 task, 2 tasks.
+func Many(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
 // Head is where the chain ends. Hash vouches for every entry up to ID; Count
 // is how many those are.
 type Head struct {

@@ -77,7 +77,7 @@ func (g *Gatehouse) AddApproval(ctx context.Context, a Approval, now time.Time) 
 			return added{}, err
 		}
 		return added{stored, false}, audit.Append(ctx, tx, entry(a.Requester, "approval_asked", a.ApprovalID,
-			fmt.Sprintf("%s, %d stores, content sha256 %s, until %s", a.Kind, a.Stores, a.ContentHash, moment(a.ExpiresAt)), now))
+			fmt.Sprintf("%s, %s, content sha256 %s, until %s", a.Kind, audit.Many(a.Stores, "store"), a.ContentHash, moment(a.ExpiresAt)), now))
 	})
 	if err != nil {
 		return Approval{}, false, fmt.Errorf("cannot ask for approval %s: %w", a.ApprovalID, err)

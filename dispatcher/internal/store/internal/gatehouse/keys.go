@@ -69,7 +69,7 @@ func revoke(ctx context.Context, tx *sqlite.Tx, storeID, terminalID, by string, 
 	if n+tokens == 0 {
 		return nil, sqlite.ErrNotFound
 	}
-	detail := fmt.Sprintf("%d keys with %d certificates revoked, %d tokens voided", n, len(keys), tokens)
+	detail := fmt.Sprintf("%s with %s revoked, %s voided", audit.Many(int(n), "key"), audit.Many(len(keys), "certificate"), audit.Many(int(tokens), "token"))
 	for i := range keys {
 		keys[i].RevokedAt = sqlite.Stored(now)
 		detail += "; " + keys[i].describe()
