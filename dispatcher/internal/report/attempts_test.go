@@ -98,6 +98,9 @@ func lineOf(row protocol.StoreRow, try protocol.Try) string {
 	if try.Answer == "" && try.EndedAt.IsZero() {
 		ended = "未结束 not ended"
 	}
+	if try.Answer == protocol.AnswerSucceeded && try.Code != "" {
+		ended = "结果未被接受 answer refused"
+	}
 	if try.ExitCode != nil {
 		exit = strconv.Itoa(*try.ExitCode)
 	}

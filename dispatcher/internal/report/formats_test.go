@@ -187,7 +187,7 @@ func TestPageLoadsNothingAndRunsOnlyItsOwn(t *testing.T) {
 		t.Error("direction marks and control characters are not shown")
 	}
 	for _, good := range []string{"&lt;script&gt;alert(1)&lt;/script&gt;", "👨‍👩‍👧 店",
-		`<html lang="zh-CN">`, "9007199254740993", "<td class=\"v\"><bdi>1.0</bdi></td>"} {
+		`<html lang="zh-CN">`, "9007199254740993", "<td class=\"v n\"><bdi>1.0</bdi></td>", "<td class=\"v\"><bdi>-2.50</bdi></td>"} {
 		if !strings.Contains(page, good) {
 			t.Errorf("the page misses %q", good)
 		}

@@ -185,6 +185,13 @@ func TestValuesAreShownForPeople(t *testing.T) {
 	if said := tab.Text("#rows tbody tr"); !strings.Contains(said, cells[0]) {
 		t.Errorf("%s is not found: %q", raw[0], said)
 	}
+	var aligned []string
+	tab.Eval(`location.hash = "#all"; new Promise((r) => setTimeout(r, 50))`, nil)
+	tab.Eval(`Array.from(new Set(Array.from(document.querySelectorAll("#rows tbody tr:not(.detail)"), (r) => Array.from(r.cells).slice(4, 7)).flat()
+		.filter((c) => /^(007|many|[1-9]?[0-9])$/.test(c.textContent)).map((c) => c.textContent.replace(/^[1-9]?[0-9]$/, "number") + " " + getComputedStyle(c).textAlign))).sort()`, &aligned)
+	if fmt.Sprint(aligned) != "[007 left many left number right]" {
+		t.Errorf("texts and numbers stand %v", aligned)
+	}
 	var open, folded int
 	tab.Eval(`document.querySelectorAll(".totals details table").length`, &folded)
 	tab.Eval(`Math.max(...Array.from(document.querySelectorAll(".totals table"), (l) => l.closest("details") ? 0 : l.tBodies[0].rows.length))`, &open)

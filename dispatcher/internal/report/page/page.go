@@ -70,7 +70,7 @@ func New() (*Page, error) {
 }
 
 func functions(style string) template.FuncMap {
-	return template.FuncMap{"both": both, "icon": icon, "n": words.Count,
+	return template.FuncMap{"both": both, "icon": icon, "n": words.Count, "unapproved": words.NoApproval,
 		"style": func() template.CSS { return template.CSS(style) },   //nolint:gosec // both are the program's own
 		"signs": func() template.HTML { return template.HTML(signs) }, //nolint:gosec // likewise
 	}

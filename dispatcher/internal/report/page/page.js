@@ -109,8 +109,8 @@
     const row = el("tr", { "class": f.o }, id, labelled(titles[1], el("td", {}, ...cells[1].childNodes)), outcome, why);
     if (!why.textContent) why.classList.add("empty");
     for (let c = 5; c < 5 + columns; c++) {
-      const value = cells[c].textContent;
-      const cell = labelled(titles[c], el("td", { "class": numeric(titles[c].type) || /^-?[0-9.]+$/.test(value) ? "v n" : "v" }, ...shownAs(titles[c].type, value, cells[c])));
+      const value = cells[c].textContent, number = cells[c].classList.contains("n");
+      const cell = labelled(titles[c], el("td", { "class": number || numeric(titles[c].type) && value === "–" ? "v n" : "v" }, ...shownAs(titles[c].type, value, cells[c])));
       if (value.length <= 12) cell.classList.add("short"); // a date or a number is not broken
       if (value === "–") cell.classList.add("empty");
       row.append(cell);

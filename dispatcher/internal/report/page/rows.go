@@ -97,11 +97,17 @@ func (t *table) whole(row *protocol.StoreRow) {
 	t.outcome(`</bdi></td><td>`, row, `"en"`)
 	t.cell(`</td><td>`, string(row.Reason))
 	t.cell(`</td><td class="v"><bdi>`, errorText(row))
+	t.write(`</bdi>`)
 	for _, raw := range row.Columns {
-		t.cell(`</bdi></td><td class="v"><bdi>`, shownValue(raw))
+		before := `</td><td class="v"><bdi>`
+		if isNumber(raw) {
+			before = `</td><td class="v n"><bdi>`
+		}
+		t.cell(before, shownValue(raw))
+		t.write(`</bdi>`)
 	}
 	e := &row.Evidence
-	t.write(`</bdi></td><td>`)
+	t.write(`</td><td>`)
 	t.write(string(both(words.Outcome(row.AtBarrier))))
 	t.write(`</td><td>`)
 	t.write(string(both(words.YesNo(e.Online))))
@@ -127,7 +133,11 @@ func (t *table) short(row *protocol.StoreRow) {
 	t.cell(`<td>`, string(row.Reason))
 	t.cell(`<td>`, errorText(row))
 	for _, raw := range row.Columns {
-		t.cell(`<td>`, shownValue(raw))
+		before := `<td>`
+		if isNumber(raw) {
+			before = `<td class=n>`
+		}
+		t.cell(before, shownValue(raw))
 	}
 	t.cell(`<td colspan=`, strconv.Itoa(evidenceCells))
 	t.cell(`><td>`, words.Visible(line.Labels(row.Labels)))
@@ -174,7 +184,11 @@ func errorText(row *protocol.StoreRow) string {
 	if row.Error == nil {
 		return ""
 	}
-	return shorten(words.Visible(strings.TrimSpace(string(row.Error.Code) + " " + row.Error.Path + " " + row.Error.Message)))
+	said := string(row.Error.Code) + " "
+	if path := row.Error.Path; path != "" && !strings.HasPrefix(row.Error.Message, path+":") { // else it says where
+		said += path + " "
+	}
+	return shorten(words.Visible(strings.TrimSpace(said + row.Error.Message)))
 }
 
 func shownValue(raw []byte) string {
@@ -183,6 +197,12 @@ func shownValue(raw []byte) string {
 		return "–"
 	}
 	return shorten(words.Visible(value))
+}
+
+// isNumber reports whether a value of a column is a number, which stands at the right. A
+// text of digits, such as 007, is none.
+func isNumber(raw []byte) bool {
+	return len(raw) > 0 && (raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9')
 }
 
 // skewText is how far a store's clock is ahead of headquarters', in a unit in which it

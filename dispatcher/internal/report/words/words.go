@@ -202,9 +202,14 @@ func YesNo(b bool) Pair {
 	return Pair{"否", "no"}
 }
 
-// Ended says how an attempt ended.
+// NoApproval says that nobody had to approve the run.
+func NoApproval() Pair { return Pair{"无需批准", "nobody had to"} }
+
+// Ended says how an attempt ended. An answer with a code was refused, whatever it says.
 func Ended(t *protocol.Try) Pair {
 	switch {
+	case t.Answer == protocol.AnswerSucceeded && t.Code != "":
+		return Pair{"结果未被接受", "answer refused"}
 	case t.Answer != "":
 		return Outcome(task.Outcome(t.Answer)) // they share their words
 	case t.EndedAt.IsZero():

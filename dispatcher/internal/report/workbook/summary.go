@@ -1,6 +1,7 @@
 package workbook
 
 import (
+	"cmp"
 	"strconv"
 
 	"muster/dispatcher/internal/report/words"
@@ -82,7 +83,7 @@ func runLines(head *protocol.ReportHead) []summaryLine {
 			numberLine("新缺席", "newly missing", p.NewlyMissing), numberLine("恢复", "recovered", p.Recovered))
 	}
 	return append(lines,
-		textLine("作业", "job", head.Job), textLine("发起人", "asked by", head.RequestedBy), textLine("批准人", "approved by", head.ApprovedBy),
+		textLine("作业", "job", head.Job), textLine("发起人", "asked by", head.RequestedBy), textLine("批准人", "approved by", cmp.Or(head.ApprovedBy, both(words.NoApproval()))),
 		textLine("事由", "because", head.Reason),
 		momentLine("发起时间", "asked at", head.CreatedAt), momentLine("截止时间", "barrier", head.BarrierAt), momentLine("截至", "as of", head.AsOf),
 		textLine("时区", "time zone", head.TimeZone))

@@ -134,7 +134,7 @@ func metadataSheet(head *protocol.ReportHead) sheet {
 		textLine("格式", "schema", head.Schema), textLine("编号", "run", head.RunID), textLine("作业", "job", head.Job),
 		numberLine("作业版本", "job version", head.JobVersion), numberLine("版本", "revision", head.Revision),
 		textLine("版本原因代码", "revision reason code", string(head.RevisionWhy)), textLine("结论代码", "verdict code", string(head.Verdict)),
-		textLine("发起人", "asked by", head.RequestedBy), textLine("批准人", "approved by", head.ApprovedBy), textLine("事由", "because", head.Reason),
+		textLine("发起人", "asked by", head.RequestedBy), textLine("批准人", "approved by", cmp.Or(head.ApprovedBy, both(words.NoApproval()))), textLine("事由", "because", head.Reason),
 		textLine("输入", "input", string(head.Input)),
 		momentLine("发起时间", "asked at", head.CreatedAt), momentLine("截止时间", "barrier", head.BarrierAt), momentLine("截至", "as of", head.AsOf),
 		textLine("时区", "time zone", head.TimeZone),
