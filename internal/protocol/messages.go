@@ -2,7 +2,10 @@ package protocol
 
 import (
 	"encoding/json"
+	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"muster/internal/task"
 )
@@ -73,6 +76,17 @@ type Failure struct {
 	Message string `json:"message"`
 	Detail  string `json:"detail,omitempty"`
 	Path    string `json:"path,omitempty"`
+}
+
+// Tail is the end of the detail, where programs say what went wrong: the last characters of it, most at most, with
+// \n at the end of lines and spaces for tabs. What it leaves out stands in front as the number of all characters.
+func (f Failure) Tail(most int) string {
+	detail := strings.TrimSpace(strings.NewReplacer("\r\n", "\n", "\t", "    ").Replace(f.Detail))
+	n := utf8.RuneCountInString(detail)
+	if n <= most {
+		return detail
+	}
+	return "[" + strconv.Itoa(n) + "] … " + string([]rune(detail)[n-most:])
 }
 
 // Record is the task record in the names used everywhere. Deadline is the

@@ -283,6 +283,40 @@ func TestCancelStatusAndJobs(t *testing.T) {
 	}
 }
 
+// TestStatusShowsWhatTheProgramSaid, line by line, and nothing of it moves the cursor.
+func TestStatusShowsWhatTheProgramSaid(t *testing.T) {
+	t.Parallel()
+	hq := setup(t)
+	run := hq.ordered("run", "collect_log", "--stores", "all").RunID
+	tasks, err := hq.store.GetTaskOf(t.Context(), run, "007")
+	if err != nil || len(tasks) != 1 {
+		t.Fatalf("%d tasks, %v", len(tasks), err)
+	}
+	now := time.Now()
+	at := store.Terminal{StoreID: "007", TerminalID: "pos1", Online: true, SessionID: "s", Since: now, LastSeenAt: now}
+	if _, err := hq.store.SetPresence(t.Context(), at, now); err != nil {
+		t.Fatal(err)
+	}
+	granted, err := hq.store.Grant(t.Context(), store.Grant{TaskID: tasks[0].TaskID, StoreID: "007", TerminalID: "pos1", LeaseUntil: now.Add(time.Minute)}, now)
+	if err != nil || granted.Refusal != "" {
+		t.Fatalf("%s, %v", granted.Refusal, err)
+	}
+	failure := protocol.Failure{Code: protocol.CodeExecution, Message: "the program ended\n\x1b[2Jwith exit status 3", Detail: "打印机缺纸\r\n\tat line 7\x1b]0;x\u202e\n"}
+	_, err = hq.store.Settle(t.Context(), store.Answer{Event: task.GiveUp, Reason: task.ReasonExecutionError, Attempt: store.Attempt{TaskID: tasks[0].TaskID, Attempt: 1,
+		StoreID: "007", TerminalID: "pos1", Answer: protocol.AnswerFailed, Executed: true, SHA256: strings.Repeat("0a", 32), Failure: &failure}}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, errs, code := hq.shell("status", run, "--store", "007")
+	want := "error EXECUTION: the program ended\n  \ufffd[2Jwith exit status 3\n  打印机缺纸\n      at line 7\ufffd]0;x\ufffd\n"
+	if code != 0 || !strings.HasSuffix(out, want) {
+		t.Errorf("%d: %q, %q; want it to end in %q", code, out, errs, want)
+	}
+	if told := hq.ordered("status", run, "--store", "007").Task; told == nil || told.Error == nil || *told.Error != failure {
+		t.Errorf("the reply tells %+v", told)
+	}
+}
+
 func TestWaitEndsWithTheVerdict(t *testing.T) {
 	t.Parallel()
 	hq := setup(t)

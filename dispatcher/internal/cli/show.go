@@ -63,6 +63,19 @@ func counts(tasks map[task.Status]int) string {
 	return strings.Join(parts, ", ")
 }
 
+// detailShown bounds the end of an error's detail, in characters: what a screen has room for.
+const detailShown = 2000
+
+// quoted is what a store said, in which nothing acts; its further lines are indented, so
+// that none passes for one of the program's own.
+func quoted(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = screen.Plain(line)
+	}
+	return strings.Join(lines, "\n  ")
+}
+
 func showStatus(w io.Writer, r protocol.Reply) {
 	if s := r.State; s != nil {
 		screen.Say(w, "run %s of %s: %s, revision %d\n", s.RunID, s.Job, s.Phase, s.Revision)
@@ -72,10 +85,13 @@ func showStatus(w io.Writer, r protocol.Reply) {
 	if t := r.Task; t != nil {
 		screen.Say(w, "task %s of store %s: %s, attempt %d\n", t.TaskID, t.StoreID, t.Status, t.Attempt)
 		if t.Error != nil {
-			screen.Say(w, "error %s: %s\n", t.Error.Code, t.Error.Message)
+			screen.Say(w, "error %s: %s\n", t.Error.Code, quoted(t.Error.Message))
+			if detail := t.Error.Tail(detailShown); detail != "" {
+				screen.Say(w, "  %s\n", quoted(detail))
+			}
 		}
 		if len(t.Result) > 0 && string(t.Result) != "null" {
-			screen.Say(w, "result %s\n", t.Result)
+			screen.Say(w, "result %s\n", quoted(string(t.Result)))
 		}
 	}
 }

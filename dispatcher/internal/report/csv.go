@@ -18,7 +18,7 @@ func csvColumns() []string {
 	return []string{"store_id", "name", "outcome", "reason", "outcome_at_barrier", "late", "online",
 		"last_seen_at", "claimed_at", "granted_at", "started_at", "last_sign_at", "ready_at", "finished_at",
 		"attempts_used", "attempts_allowed", "clock_skew_ms", "terminal_id", "task_id", "status", "attempt",
-		"result_bytes", "result_sha256", "error_code", "error_path", "error_message", "labels", "attempts"}
+		"result_bytes", "result_sha256", "error_code", "error_path", "error_message", "labels", "attempts", "error_detail"}
 }
 
 // CSV writes the report for exchange: one header line, then one row a store.
@@ -91,6 +91,7 @@ func (c *csvWriter) row(row *protocol.StoreRow) error {
 		return err
 	}
 	c.cell(tries)
+	c.cell(textCell(failure.Detail))
 	for _, value := range row.Columns {
 		c.cell(valueCell(value))
 	}

@@ -3,6 +3,7 @@ package report_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -23,6 +24,41 @@ func failedWith(t *testing.T, failure protocol.Failure) (csv map[string]string, 
 		csv[name] = lines[1][i]
 	}
 	return csv, write(t, r, "html", h, rows), readXLSX(t, write(t, r, "xlsx", h, rows))
+}
+
+// TestWhatTheProgramSaidStandsInEveryFormat, where nothing of it acts.
+func TestWhatTheProgramSaidStandsInEveryFormat(t *testing.T) {
+	t.Parallel()
+	const said = "打印机缺纸\r\n=1+1\n007\n\tat <b>\u202egpj.exe\x1b[2J"
+	csv, page, xlsx := failedWith(t, protocol.Failure{Code: protocol.CodeExecution, Message: "the program ended with exit status 3", Detail: said})
+	if cell := csv["error_detail"]; unguard(cell) != strings.ReplaceAll(said, "\r\n", "\n") || !strings.Contains(cell, "\n'=1+1\n'007\n'\tat") {
+		t.Errorf("CSV %q", cell)
+	}
+	for _, sheet := range []int{storesSheet, missingSheet} {
+		if cell := xlsx.under(sheet, "Error detail", 1); cell.show() != strconv.Quote("打印机缺纸\n=1+1\n007\n    at <b>[U+202E]gpj.exe␛[2J") {
+			t.Errorf("XLSX %s", cell.show())
+		}
+	}
+	const want = `<samp><bdi>打印机缺纸</bdi><br/><bdi>=1&#43;1</bdi><br/><bdi>007</bdi><br/><bdi>    at &lt;b&gt;[U&#43;202E]gpj.exe␛[2J</bdi></samp>`
+	if !strings.Contains(page, want) {
+		t.Errorf("the page lacks %s", want)
+	}
+	for _, nothing := range []string{"", " \r\n\t"} {
+		if _, page, _ := failedWith(t, protocol.Failure{Code: protocol.CodeExecution, Message: "x", Detail: nothing}); strings.Contains(page, "<samp>") {
+			t.Errorf("the page shows a detail of %q", nothing)
+		}
+	}
+}
+
+// TestOfALongDetailThePageHasTheEnd, counted in characters.
+func TestOfALongDetailThePageHasTheEnd(t *testing.T) {
+	t.Parallel()
+	said := strings.Repeat("店", 1200) + "\nthe cause"
+	csv, page, _ := failedWith(t, protocol.Failure{Code: protocol.CodeExecution, Detail: said})
+	want := "<samp><bdi>[1210] … " + strings.Repeat("店", 490) + "</bdi><br/><bdi>the cause</bdi></samp>"
+	if csv["error_detail"] != said || !strings.Contains(page, want) {
+		t.Errorf("the page lacks %s", want)
+	}
 }
 
 // TestAFaultNamesItsPlaceOnce on the page, whether its message names it or not.

@@ -115,7 +115,8 @@ func tenStores() []protocol.StoreRow {
 	failed := row("06-8108", `O"Neil's, 店`, task.OutcomeFailed, task.ReasonAttemptsExhausted)
 	failed.Status, failed.Attempt, failed.TerminalID, failed.FinishedAt = task.Failed, 2, "pos-1", at(60)
 	failed.Evidence.Attempts = 2
-	failed.Error = &protocol.Failure{Code: protocol.CodeInvalidResult, Path: "/lines", Message: "lines is missing\n=cmd|' /C calc'!A0"}
+	failed.Error = &protocol.Failure{Code: protocol.CodeInvalidResult, Path: "/lines", Message: "lines is missing\n=cmd|' /C calc'!A0",
+		Detail: "打印机缺纸\r\n\t=1+1 <b>\u202egpj.exe\r\n007"}
 	exit := 0
 	failed.Tries = []protocol.Try{
 		{Attempt: 1, TerminalID: "1E5", GrantedAt: at(6), StartedAt: at(7), EndedAt: at(37), Code: protocol.CodeLeaseExpired, Message: "silent for longer than its lease"},

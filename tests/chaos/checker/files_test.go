@@ -202,7 +202,7 @@ func (w *world) xlsxOf(r protocol.Report) string {
 		outcome := []task.Outcome{task.OutcomeSucceeded, task.OutcomeFailed, task.OutcomeTimedOut, task.OutcomeOffline, task.OutcomeCancelled, ""}[i]
 		summary = append(summary, []any{names[outcome], n})
 	}
-	header := []any{"门店编号\nStore", "结果\nOutcome", "原因代码\nReason code", "错误说明\nError message"}
+	header := []any{"门店编号\nStore", "结果\nOutcome", "原因代码\nReason code", "错误详情\nError detail"}
 	for _, c := range r.Columns {
 		header = append(header, c.TitleZh+"\n"+c.Title)
 	}

@@ -93,7 +93,7 @@ func workbookCounts(book *excelize.File) (claim, error) {
 }
 
 // lastBefore is the column before the job's own.
-const lastBefore = "Error message"
+const lastBefore = "Error detail"
 
 // workbookRows reads a sheet row by row. A number is read with the digits that the
 // file has.

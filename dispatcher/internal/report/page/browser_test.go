@@ -155,6 +155,12 @@ func TestCountsLeadToTheRowsThatTheyCount(t *testing.T) {
 			}
 		}
 	}
+	var lines []string
+	tab.Eval(`location.hash = "#q=" + encodeURIComponent("没有纸了"); new Promise((r) => setTimeout(r, 50))`, nil)
+	tab.Eval(`document.querySelector("#rows tbody tr .error samp").innerText.split("\n")`, &lines)
+	if found, _ := shown(t, tab); found != head.Counts.Failed || len(lines) != 14 || lines[0] != "printer: 没有纸了" || !strings.HasPrefix(lines[1], "    at") || lines[13] != "gave up" {
+		t.Errorf("%d stores are found, and one said %q", found, lines)
+	}
 	var empty int
 	tab.Eval(`document.querySelector('a[href="#o=offline"]').click(); new Promise((r) => setTimeout(r, 20))`, nil)
 	tab.Eval(`document.querySelector("#rows .more").click(); Array.from(document.querySelectorAll("#rows .detail dd")).filter((d) => !d.textContent).length`, &empty)

@@ -26,8 +26,9 @@ import (
 
 // Rules stands in every manifest beside the page.
 const Rules = "HTML, one file that loads nothing; its only script, which its policy names by hash, filters the rows that stand in the file; " +
-	"control characters and direction marks are shown as [U+202E], times in headquarters' zone. " +
-	"Above 10,000 stores evidence stands only beside stores that did not succeed at the first attempt, and beside 10,000 of them at most; the other files have all"
+	"control characters and direction marks are shown as [U+202E], times in headquarters' zone; " +
+	"an error's detail has its last 500 characters. " +
+	"Above 10,000 stores evidence and detail stand only beside stores that did not succeed at the first attempt, and beside 10,000 of them at most; the other files have all"
 
 var (
 	//go:embed page.css

@@ -105,7 +105,7 @@
     const outcome = labelled(titles[2], el("td", {}, sign(f.o), " ", word(words.outcomes, f.o), f.late ? both("（补传）", "(late)") : null));
     const why = labelled(titles[3], el("td", { "class": "v" }));
     if (f.r) why.append(word(words.reasons, f.r));
-    if (cells[4].textContent) why.append(el("div", { "class": "error" }, ...cells[4].childNodes));
+    if (cells[4].textContent) why.append(el("div", { "class": "error", tabindex: cells[4].querySelector("samp") && "0" }, ...cells[4].childNodes));
     const row = el("tr", { "class": f.o }, id, labelled(titles[1], el("td", {}, ...cells[1].childNodes)), outcome, why);
     if (!why.textContent) why.classList.add("empty");
     for (let c = 5; c < 5 + columns; c++) {

@@ -21,6 +21,8 @@ const (
 	partRows = 1000
 	// evidenceCells is how many cells of a row stand between the job's columns and the labels.
 	evidenceCells = 13
+	// detailShown bounds the end of an error's detail, in characters.
+	detailShown = 500
 	// valueShown bounds one value in the table, in characters; the JSON file has the
 	// whole.
 	valueShown = 500
@@ -98,6 +100,7 @@ func (t *table) whole(row *protocol.StoreRow) {
 	t.cell(`</td><td>`, string(row.Reason))
 	t.cell(`</td><td class="v"><bdi>`, errorText(row))
 	t.write(`</bdi>`)
+	t.detail(row)
 	for _, raw := range row.Columns {
 		before := `</td><td class="v"><bdi>`
 		if isNumber(raw) {
@@ -142,6 +145,23 @@ func (t *table) short(row *protocol.StoreRow) {
 	t.cell(`<td colspan=`, strconv.Itoa(evidenceCells))
 	t.cell(`><td>`, words.Visible(line.Labels(row.Labels)))
 	t.write("\n")
+}
+
+// detail writes what the failed program said at its end, line by line.
+func (t *table) detail(row *protocol.StoreRow) {
+	if row.Error == nil {
+		return
+	}
+	said := row.Error.Tail(detailShown)
+	if said == "" {
+		return
+	}
+	before := `<samp><bdi>`
+	for text := range strings.SplitSeq(said, "\n") {
+		t.cell(before, words.Visible(text))
+		before = `</bdi><br/><bdi>`
+	}
+	t.write(`</bdi></samp>`)
 }
 
 func (t *table) outcome(before string, row *protocol.StoreRow, english string) {

@@ -48,7 +48,8 @@ func chain(n int) (head protocol.ReportHead, now, before iter.Seq2[json.RawMessa
 		case 0:
 			row.Outcome, row.Reason, row.Status, row.Evidence.Attempts = task.OutcomeFailed, task.ReasonExecutionError, task.Failed, 2
 			row.Columns, row.SHA256, row.Bytes = nothing(), "", 0
-			row.Error = &protocol.Failure{Code: "EXECUTION_ERROR", Message: "cannot read D:\\POS\\log\\20260916.log: <access denied>"}
+			row.Error = &protocol.Failure{Code: "EXECUTION_ERROR", Message: "cannot read D:\\POS\\log\\20260916.log: <access denied>",
+				Detail: "  printer: 没有纸了\n" + strings.Repeat("    at step 7 of the day's closing\n", 12) + "gave up"}
 			exit := 3
 			row.Attempt, row.Tries = 2, []protocol.Try{
 				{Attempt: 1, TerminalID: "pos2", GrantedAt: at(time.Second), StartedAt: at(2 * time.Second), EndedAt: at(40 * time.Second), Code: protocol.CodeLeaseExpired, Message: "silent for longer than its lease"},

@@ -124,6 +124,7 @@ func verdictColumns() []storeColumn {
 		textColumn("错误代码", "Error code", middle, func(r *protocol.StoreRow) string { return string(failure(r).Code) }),
 		textColumn("错误位置", "Error path", middle, func(r *protocol.StoreRow) string { return failure(r).Path }),
 		textColumn("错误说明", "Error message", widest, func(r *protocol.StoreRow) string { return failure(r).Message }),
+		textColumn("错误详情", "Error detail", widest, func(r *protocol.StoreRow) string { return failure(r).Tail(protocol.MaxOutputTailBytes) }),
 	}
 }
 
