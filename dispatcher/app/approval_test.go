@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"muster/dispatcher/config"
 	"muster/internal/protocol"
@@ -17,12 +18,15 @@ import (
 func TestTwoPersonsStandInTheReport(t *testing.T) {
 	t.Parallel()
 	overBoth(t, func(t *testing.T, transport string) {
-		hq := setup(t, transport, []string{"007", "1E5"}, func(cfg *config.Config) { careful(t, cfg.JobsFolder) })
+		hq := setup(t, transport, []string{"007", "1E5"}, func(cfg *config.Config) { careful(t, cfg.JobsFolder); cfg.TimeZone = "Asia/Shanghai" })
 		const order = `{"requestId":"a","job":"probe","stores":"all"}`
 		wang, chen := hq.technician("wang"), hq.technician("chen")
 		asked := wang.ask(protocol.VerbRun, order)
 		if asked.OK || asked.Code != protocol.CodeNeedsApproval || asked.ApprovalID == "" {
 			t.Fatalf("the order: %+v", asked)
+		}
+		if by := asked.ExpiresAt.In(time.FixedZone("", 8*3600)).Format("2006-01-02 15:04:05 -07:00"); !strings.Contains(asked.Message, by) || !strings.Contains(asked.MessageZh, by) {
+			t.Errorf("it waits until %s, which is not in %q, %q", by, asked.Message, asked.MessageZh)
 		}
 		wang.conn.Close()
 		chen.conn.Close()

@@ -35,7 +35,10 @@ import (
 func (hq *headquarters) wire() error {
 	hq.ward = hq.newWard()
 	var err error
-	hq.alerts = &alert.Alerts{Meter: hq.meter, Now: hq.now, Logger: hq.log}
+	if hq.zone, err = time.LoadLocation(hq.cfg.TimeZone); err != nil {
+		return fmt.Errorf("cannot load headquarters' time zone: %w", err)
+	}
+	hq.alerts = &alert.Alerts{Meter: hq.meter, Now: hq.now, Zone: hq.zone, Logger: hq.log}
 	if hq.alerts.Book, err = alarm.Open(filepath.Join(hq.cfg.DataFolder, "alarms.json")); err != nil {
 		hq.log.Error("alarms of the life before are not ended", "error", err)
 	}
@@ -100,7 +103,7 @@ func (hq *headquarters) wireTrigger() error {
 	hq.planner.Limit(bounds(hq.cfg).Limits)
 	cfg := trigger.Config{
 		Runs: hq.store, Tasks: hq.store, World: hq.store, Approvals: hq.store, Past: hq.store, Planner: hq.planner, Bounds: bounds(hq.cfg), Jobs: hq.jobs, Sender: hq.orders,
-		Waiting: hq.grant.Waiting, Now: hq.now, Logger: hq.log, Ward: hq.ward,
+		Waiting: hq.grant.Waiting, Now: hq.now, Zone: hq.zone, Logger: hq.log, Ward: hq.ward,
 		People: hq.people, Sound: hq.sound,
 	}
 	if hq.identity != nil {
@@ -193,10 +196,6 @@ func (hq *headquarters) wireAdmission() {
 }
 
 func (hq *headquarters) wireReports() error {
-	var err error
-	if hq.zone, err = time.LoadLocation(hq.cfg.TimeZone); err != nil {
-		return fmt.Errorf("cannot load headquarters' time zone: %w", err)
-	}
 	schema, err := schemas.FS.ReadFile("report.v1.schema.json")
 	if err != nil {
 		return fmt.Errorf("cannot read the report's schema: %w", err)

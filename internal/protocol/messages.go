@@ -30,6 +30,14 @@ type Time struct{ time.Time }
 
 const timeLayout = "2006-01-02T15:04:05.000Z07:00"
 
+// Clock and FineClock, which has milliseconds, are how sentences for people show a
+// moment: in the zone in which they read it, and with its offset, since whoever reads it
+// may be elsewhere. Members of a message are never written so.
+const (
+	Clock     = "2006-01-02 15:04:05 -07:00"
+	FineClock = "2006-01-02 15:04:05.000 -07:00"
+)
+
 // longestSpan bounds the milliseconds of a message: a hundred years, and far from what
 // a time.Duration cannot hold.
 const longestSpan = 100 * 365 * 24 * time.Hour

@@ -77,7 +77,7 @@ func TestTheApproverOfKeysIsToldWhatHappened(t *testing.T) {
 	asked := s.asks(false)
 	reply, _ := s.as("li", protocol.VerbApprove, word(asked, "approve"))
 	keys := s.id.Keys().Keys
-	want := "new key " + keys[len(keys)-1].KeyID + " signs from 2026-09-18T07:30:12Z"
+	want := "new key " + keys[len(keys)-1].KeyID + " signs from 2026-09-18 15:30:12 +08:00"
 	if !reply.OK || *reply.Duplicate || reply.Message != want || !strings.Contains(reply.MessageZh, "新密钥") || len(keys) != 2 {
 		t.Errorf("got %+v, %d keys", reply, len(keys))
 	}
@@ -157,7 +157,7 @@ func TestAStolenKeyIsStruckOutByTwoPersons(t *testing.T) {
 	}
 	reply, _ := s.as("li", protocol.VerbApprove, word(fast, "approve"))
 	keys := s.id.Keys().Keys
-	if !reply.OK || !strings.HasSuffix(reply.Message, "signs from 2026-09-17T07:30:12Z") || len(keys) != 1 || keys[0].KeyID == stolen || s.id.Signer(s.clock()).KeyID() == stolen {
+	if !reply.OK || !strings.HasSuffix(reply.Message, "signs from 2026-09-17 15:30:12 +08:00") || len(keys) != 1 || keys[0].KeyID == stolen || s.id.Signer(s.clock()).KeyID() == stolen {
 		t.Errorf("got %+v, %+v", reply, keys)
 	}
 }

@@ -65,13 +65,16 @@ func compile(t *testing.T, file string) *schema.Schema {
 	return s
 }
 
+// shanghai is the zone in which this headquarters' people read times.
+var shanghai = time.FixedZone("Asia/Shanghai", 8*3600)
+
 // open starts headquarters over the desk's database, for the first time or
 // again.
 func (d *desk) open(tune ...func(*trigger.Config)) {
 	d.t.Helper()
 	d.Bench = steptest.Open(d.t, d.path)
 	cfg := trigger.Config{
-		Runs: d.Store, Tasks: d.Store, World: d.Store, Approvals: d.Store, Past: d.Store, Planner: plan.New(rand.Reader), Sender: d.Sender, Now: d.clock, Steady: d.steady, Logger: d.Logger,
+		Runs: d.Store, Tasks: d.Store, World: d.Store, Approvals: d.Store, Past: d.Store, Planner: plan.New(rand.Reader), Sender: d.Sender, Now: d.clock, Steady: d.steady, Zone: shanghai, Logger: d.Logger,
 		Rate: rate.Inf, Waiting: func(string) int { return 7 },
 		Jobs: job.NewRegistry(job.Spec{Name: "collect_log", Version: 1, Title: "Collect", TitleZh: "收集", Policy: job.DefaultPolicy(),
 			Input: compile(d.t, "collect_log_input.v1.schema.json"), Output: compile(d.t, "collect_log_output.v1.schema.json")}),

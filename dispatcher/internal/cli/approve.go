@@ -192,7 +192,7 @@ func headline(a protocol.Approval) string {
 	if a.Kind == "run" {
 		what = fmt.Sprintf("%s at %s", a.Job, stores(a.Stores))
 	}
-	line := fmt.Sprintf("%s, asked by %s, until %s", what, a.Requester, a.ExpiresAt.Format(screen.Clock))
+	line := fmt.Sprintf("%s, asked by %s, until %s", what, a.Requester, screen.Moment(a.ExpiresAt))
 	if a.Reason != "" {
 		line += ": " + a.Reason
 	}
@@ -211,7 +211,7 @@ func showApproval(w io.Writer, r protocol.Reply) {
 	}
 	screen.Say(w, "content %s\n", a.ContentHash)
 	if a.DecidedBy != "" {
-		screen.Say(w, "decided by %s at %s\n", a.DecidedBy, a.DecidedAt.Format(screen.Clock))
+		screen.Say(w, "decided by %s at %s\n", a.DecidedBy, screen.Moment(a.DecidedAt))
 	}
 	switch {
 	case a.Why == "":

@@ -19,7 +19,7 @@ func showAccepted(w io.Writer, r protocol.Reply) {
 	if r.Duplicate != nil && *r.Duplicate {
 		again = " (the same request made it before)"
 	}
-	screen.Say(w, "run %s: %s, report by %s%s\n", r.RunID, stores(r.Stores), r.BarrierAt.Format(screen.Clock), again)
+	screen.Say(w, "run %s: %s, report by %s%s\n", r.RunID, stores(r.Stores), screen.Moment(r.BarrierAt), again)
 	screen.Say(w, "watch %s\n", r.Watch)
 }
 
@@ -28,7 +28,7 @@ func showForecast(w io.Writer, r protocol.Reply) {
 	f := r.Forecast
 	screen.Say(w, "nothing was created: %s, %d online now, up to %g begin each second\n", stores(r.Stores), f.Online, f.GrantsPerSecond)
 	if !f.FinishAt.IsZero() {
-		screen.Say(w, "those online would be done by %s, if nothing else runs\n", f.FinishAt.Format(screen.Clock))
+		screen.Say(w, "those online would be done by %s, if nothing else runs\n", screen.Moment(f.FinishAt))
 	}
 	if f.Silent > 0 {
 		screen.Say(w, "%s answered in none of the job's last three reports\n", stores(f.Silent))
@@ -36,7 +36,7 @@ func showForecast(w io.Writer, r protocol.Reply) {
 	for _, s := range f.SilentStores {
 		seen := "never seen"
 		if !s.LastSeenAt.IsZero() {
-			seen = "last seen " + s.LastSeenAt.Format(screen.Clock)
+			seen = "last seen " + screen.Moment(s.LastSeenAt)
 		}
 		screen.Say(w, "  %s, %s\n", s.StoreID, seen)
 	}
@@ -50,7 +50,7 @@ func showProgress(w io.Writer, s protocol.RunStateReport) {
 	if left <= 0 || s.Phase != protocol.PhaseCollecting {
 		when = string(s.Phase)
 	}
-	screen.Say(w, "%s  %s, online %d of %d, waiting %d, %s\n", s.At.Format("15:04:05"), counts(s.Tasks), s.Online, s.Targets, s.Waiting, when)
+	screen.Say(w, "%s  %s, online %d of %d, waiting %d, %s\n", s.At.Local().Format("15:04:05"), counts(s.Tasks), s.Online, s.Targets, s.Waiting, when)
 }
 
 func counts(tasks map[task.Status]int) string {
@@ -80,7 +80,7 @@ func showStatus(w io.Writer, r protocol.Reply) {
 	if s := r.State; s != nil {
 		screen.Say(w, "run %s of %s: %s, revision %d\n", s.RunID, s.Job, s.Phase, s.Revision)
 		screen.Say(w, "stores %d: %s\n", s.Targets, counts(s.Tasks))
-		screen.Say(w, "online %d, waiting %d, barrier %s\n", s.Online, s.Waiting, s.BarrierAt.Format(screen.Clock))
+		screen.Say(w, "online %d, waiting %d, barrier %s\n", s.Online, s.Waiting, screen.Moment(s.BarrierAt))
 	}
 	if t := r.Task; t != nil {
 		screen.Say(w, "task %s of store %s: %s, attempt %d\n", t.TaskID, t.StoreID, t.Status, t.Attempt)

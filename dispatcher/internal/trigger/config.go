@@ -80,6 +80,7 @@ type Config struct {
 	Sound  func(ctx context.Context) error
 	Now    func() time.Time
 	Steady func() time.Time // never steps, for limits; nil: time.Now
+	Zone   *time.Location   // in which sentences for people show times; nil: UTC
 	Logger *slog.Logger
 	// Ward keeps in, and tells of, what makes headquarters panic; nil: nobody is
 	// told but who asked.
@@ -110,6 +111,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Steady == nil {
 		c.Steady = time.Now
+	}
+	if c.Zone == nil {
+		c.Zone = time.UTC
 	}
 	if c.Waiting == nil {
 		c.Waiting = func(string) int { return 0 }

@@ -18,7 +18,7 @@ const maxSilent = 100
 // would be refused then.
 func (t *Trigger) forecast(ctx context.Context, person people.Person, w wish.Wish) (protocol.Reply, error) {
 	echo := protocol.Reply{RequestID: w.ID}
-	if err := wish.InTime(w.Deadline, t.Now()); err != nil {
+	if err := t.wishes.InTime(w.Deadline); err != nil {
 		return echo, err
 	}
 	plan, err := w.Expand(ctx, person)
@@ -45,7 +45,7 @@ func (t *Trigger) forecast(ctx context.Context, person people.Person, w wish.Wis
 	f.SilentStores = f.SilentStores[:min(len(f.SilentStores), maxSilent)]
 	finish := plan.At.Add(plan.Run.Policy.Finish(f.Online, outlook.Typical, all))
 	f.FinishAt = protocol.At(finish)
-	reply := tell.Forecast(plan.Run, f, finish.After(plan.Run.BarrierAt))
+	reply := tell.Forecast(plan.Run, f, finish.After(plan.Run.BarrierAt), t.Zone)
 	reply.RequestID = w.ID
 	tell.LeftOut(&reply, plan.LeftOut)
 	return reply, nil

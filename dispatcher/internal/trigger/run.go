@@ -74,7 +74,7 @@ func (t *Trigger) order(ctx context.Context, person people.Person, key once.Key,
 	if err != nil {
 		return reply, err
 	}
-	if err := errors.Join(t.approvals.GivenUp(ctx, key), wish.InTime(w.Deadline, t.Now())); err != nil {
+	if err := errors.Join(t.approvals.GivenUp(ctx, key), t.wishes.InTime(w.Deadline)); err != nil {
 		return reply, err
 	}
 	plan, err := w.Expand(ctx, person)

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"muster/dispatcher/internal/trigger/refuse"
-	"muster/dispatcher/internal/trigger/wish"
 )
 
 // maxAhead is how far ahead the deadline of a signed request may lie: so long may
@@ -29,7 +28,7 @@ func (t *Trigger) wantDeadline(deadline int64) error {
 	case deadline == 0:
 		return refuse.DeadlineWanted(maxAhead)
 	case deadline > now.Add(maxAhead).UnixMilli():
-		return refuse.DeadlineFar(now, time.UnixMilli(deadline), maxAhead)
+		return refuse.DeadlineFar(now, time.UnixMilli(deadline), maxAhead, t.Zone)
 	}
 	return nil
 }
@@ -39,5 +38,5 @@ func (t *Trigger) inTime(deadline int64) error {
 	if err := t.wantDeadline(deadline); err != nil {
 		return err
 	}
-	return wish.InTime(deadline, t.Now())
+	return t.wishes.InTime(deadline)
 }

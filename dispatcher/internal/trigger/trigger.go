@@ -63,7 +63,7 @@ type Trigger struct {
 func New(cfg Config) (*Trigger, error) {
 	cfg.setDefaults()
 	t := &Trigger{Config: cfg, schemas: map[protocol.Verb]*schema.Schema{}, limits: newLimits()}
-	t.wishes = wish.Reader{World: cfg.World, Planner: cfg.Planner, Jobs: cfg.Jobs, People: cfg.People, Now: cfg.Now}
+	t.wishes = wish.Reader{World: cfg.World, Planner: cfg.Planner, Jobs: cfg.Jobs, People: cfg.People, Now: cfg.Now, Zone: cfg.Zone}
 	t.approvals = &approval.Desk{Approvals: cfg.Approvals, Past: cfg.Past, People: cfg.People, Wishes: t.wishes, Locks: &t.locks, Create: t.create,
 		Do: cfg.Approved, Rotated: cfg.Rotated, Sender: cfg.Sender, Now: cfg.Now, Logger: cfg.Logger}
 	t.Limit(cfg.Bounds)

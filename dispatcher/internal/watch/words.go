@@ -59,7 +59,7 @@ func started(run *store.Run, zone *time.Location) Line {
 		l.en += ", a retry of run " + run.ParentRun
 		l.zh += "，重试批次 " + run.ParentRun
 	}
-	at := run.BarrierAt.In(zone).Format("2006-01-02 15:04:05 -07:00")
+	at := run.BarrierAt.In(zone).Format(protocol.Clock)
 	l.en += ". The report comes at " + at + ", or as soon as all have answered."
 	l.zh += "。报告将于 " + at + " 生成，全部完成则提前。"
 	return l

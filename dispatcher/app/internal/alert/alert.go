@@ -25,6 +25,7 @@ type Alerts struct {
 	Troubles alarm.Troubles    // for who asks
 	Meter    *measure.Meter
 	Now      func() time.Time
+	Zone     *time.Location // in which people read times
 	Logger   *slog.Logger
 
 	belied logs.Sparing // an offer that another one replaced

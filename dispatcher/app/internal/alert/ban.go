@@ -18,7 +18,7 @@ func (a *Alerts) Banned(b server.Ban) {
 	if b.ClientID != b.User {
 		subject += " as client " + b.ClientID
 	}
-	until := a.Now().Add(b.For).UTC().Format(time.RFC3339)
+	until := a.Now().Add(b.For).In(a.Zone).Format(protocol.Clock)
 	tell := func(trouble error) {
 		a.Troubles.Note(alarmBanned, subject, trouble)
 		a.Raise(protocol.SeverityWarning, alarmBanned, subject, trouble)

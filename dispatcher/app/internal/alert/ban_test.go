@@ -1,13 +1,37 @@
 package alert_test
 
 import (
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"muster/broker/server"
 	"muster/dispatcher/app/internal/alert"
+	"muster/dispatcher/app/internal/measure"
+	"muster/dispatcher/internal/alarm"
+	"muster/dispatcher/internal/steptest"
 )
+
+// TestABanIsToldInTheZoneOfThePeople who read of it.
+func TestABanIsToldInTheZoneOfThePeople(t *testing.T) {
+	t.Parallel()
+	bench, now := steptest.New(t), time.Date(2026, 9, 17, 7, 30, 12, 0, time.UTC)
+	book, err := alarm.Open(filepath.Join(t.TempDir(), "alarms.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := alert.Alerts{Sender: bench.Sender, Book: book, Meter: measure.New(now), Logger: bench.Logger,
+		Now: func() time.Time { return now }, Zone: time.FixedZone("Asia/Shanghai", 8*3600)}
+	a.Banned(server.Ban{User: "007/pos1", ClientID: "007/pos1", For: time.Hour})
+	a.Stop()
+	sent := bench.Broker.Sent()
+	if len(sent) != 1 || !strings.Contains(string(sent[0].Payload), "keeps it out until 2026-09-17 16:30:12 +08:00: ") {
+		t.Errorf("told %+v", sent)
+	}
+}
 
 // TestTheNewestBanSaysWhenItIsOver, of each subject by itself, and none once stopped.
 func TestTheNewestBanSaysWhenItIsOver(t *testing.T) {

@@ -56,7 +56,7 @@ With --keep, whoever has a certificate for 30 more days keeps it.`,
 				if err != nil {
 					return err
 				}
-				screen.Say(cmd.OutOrStdout(), "%s logs in with %s and %s until %s\n", user, c.path(user, ".crt"), c.path(user, ".key"), until.Format(time.RFC3339))
+				screen.Say(cmd.OutOrStdout(), "%s logs in with %s and %s until %s\n", user, c.path(user, ".crt"), c.path(user, ".key"), screen.Moment(protocol.At(until)))
 			}
 			return nil
 		},

@@ -146,7 +146,7 @@ func checkTokenFile(file string, keep bool) (there bool, err error) {
 }
 
 func showToken(w io.Writer, t admin.Token, file string) {
-	until := t.ExpiresAt.Local().Format(screen.Clock)
+	until := screen.Moment(t.ExpiresAt)
 	if file != "" {
 		screen.Say(w, "the token for terminal %s of store %s, for one use by %s, is in %s\n", t.Terminal, t.Store, until, file)
 		return
@@ -204,11 +204,11 @@ func showTerminals(w io.Writer, all admin.Terminals) {
 		state := "valid"
 		switch {
 		case !t.RevokedAt.IsZero():
-			state = "revoked " + t.RevokedAt.Local().Format(screen.Clock)
+			state = "revoked " + screen.Moment(t.RevokedAt)
 		case all.At.After(t.NotAfter.Time):
 			state = "ended"
 		}
-		table.Row(t.Store, t.Terminal, t.KeyID, t.IssuedAt.Local().Format(screen.Clock), t.NotAfter.Local().Format(screen.Clock), state)
+		table.Row(t.Store, t.Terminal, t.KeyID, screen.Moment(t.IssuedAt), screen.Moment(t.NotAfter), state)
 	}
 	table.Flush()
 }

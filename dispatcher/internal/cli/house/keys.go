@@ -47,7 +47,7 @@ func showKeys(w io.Writer, all admin.Keys) {
 		case all.At.After(k.NotAfter.Time):
 			state = "ended"
 		}
-		table.Row(k.KeyID, k.NotBefore.Local().Format(screen.Clock), k.NotAfter.Local().Format(screen.Clock), state)
+		table.Row(k.KeyID, screen.Moment(k.NotBefore), screen.Moment(k.NotAfter), state)
 	}
 	table.Flush()
 }

@@ -103,7 +103,7 @@ func showStores(w io.Writer, all []knownStore) {
 			state = "online"
 		}
 		if !s.LastSeen.IsZero() {
-			seen = s.LastSeen.Local().Format(screen.Clock)
+			seen = screen.Moment(s.LastSeen)
 		}
 		var labels []string
 		for _, key := range slices.Sorted(maps.Keys(s.Labels)) {

@@ -88,7 +88,7 @@ func showLine(cmd *cobra.Command) func(store.AuditEntry) error {
 func showTable(cmd *cobra.Command) (show func(store.AuditEntry) error, end func()) {
 	table := screen.NewTable(cmd.OutOrStdout(), "ID", "TIME", "ACTOR", "ACTION", "SUBJECT", "DETAIL")
 	show = func(e store.AuditEntry) error {
-		table.Row(strconv.FormatInt(e.ID, 10), e.At.Local().Format(screen.Clock), e.Actor, e.Action, e.Subject, e.Detail)
+		table.Row(strconv.FormatInt(e.ID, 10), screen.Moment(protocol.At(e.At)), e.Actor, e.Action, e.Subject, e.Detail)
 		return nil
 	}
 	return show, table.Flush

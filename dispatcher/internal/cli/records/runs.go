@@ -84,7 +84,7 @@ func at(t time.Time) protocol.Time {
 func showRuns(w io.Writer, all []knownRun) {
 	table := screen.NewTable(w, "RUN", "JOB", "PHASE", "STORES", "REVISION", "BARRIER", "BY", "REASON")
 	for _, r := range all {
-		table.Row(r.Run, r.Job, string(r.Phase), strconv.Itoa(r.Stores), strconv.Itoa(r.Revision), r.BarrierAt.Local().Format(screen.Clock), r.RequestedBy, r.Reason)
+		table.Row(r.Run, r.Job, string(r.Phase), strconv.Itoa(r.Stores), strconv.Itoa(r.Revision), screen.Moment(r.BarrierAt), r.RequestedBy, r.Reason)
 	}
 	table.Flush()
 }
@@ -154,7 +154,7 @@ func showTasks(w io.Writer, all []knownTask) {
 			why = string(t.Reason)
 		}
 		if !t.SettledAt.IsZero() {
-			settled = t.SettledAt.Local().Format(screen.Clock)
+			settled = screen.Moment(t.SettledAt)
 		}
 		table.Row(t.Store, string(t.Status), fmt.Sprintf("%d of %d", t.Attempt, t.Attempts), t.Terminal, why, settled, t.Task)
 	}

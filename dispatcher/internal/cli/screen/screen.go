@@ -35,8 +35,8 @@ func Variables() []string {
 	return []string{"MUSTER_BROKER", "MUSTER_USER", "MUSTER_PASSWORD", "MUSTER_PASSWORD_FILE", "MUSTER_CA_FILE", "MUSTER_CERT", "MUSTER_CERT_KEY"}
 }
 
-// Clock is how a moment is shown.
-const Clock = "2006-01-02 15:04:05 -07:00"
+// Moment shows a moment in the zone of this machine, where whoever runs the command is.
+func Moment(t protocol.Time) string { return t.Local().Format(protocol.Clock) }
 
 // Exit ends the program with a code. An empty text has been said already.
 type Exit struct {
@@ -71,7 +71,7 @@ func Refusal(w io.Writer, r protocol.Reply) {
 		Say(w, "      %s\n", r.HintZh)
 	}
 	if r.Code == protocol.CodeNeedsApproval {
-		Say(w, "approval %s, until %s\n", r.ApprovalID, r.ExpiresAt.Format(Clock))
+		Say(w, "approval %s, until %s\n", r.ApprovalID, Moment(r.ExpiresAt))
 	}
 }
 

@@ -51,7 +51,7 @@ type Desk struct {
 	Approvals Approvals
 	Past      Past
 	People    *people.People
-	Wishes    wish.Reader
+	Wishes    wish.Reader // its zone is that of the answers, too
 	Locks     *once.Locks // of requesters
 	// Create makes a run that was approved, and answers the request for it.
 	Create func(ctx context.Context, id string, plan wish.Plan, req store.Request, approved Given) (protocol.Reply, error)
@@ -91,7 +91,7 @@ func (d *Desk) Waiting(ctx context.Context, key once.Key, w wish.Wish) (reply pr
 		}
 	}
 	if own != nil {
-		return tell.Waits(*own), 0, refuse.NeedsApproval(*own, w.What, w.WhatZh)
+		return tell.Waits(*own), 0, refuse.NeedsApproval(*own, w.What, w.WhatZh, d.Wishes.Zone)
 	}
 	return reply, waiting, nil
 }
@@ -155,7 +155,7 @@ func (d *Desk) Ask(ctx context.Context, key once.Key, w wish.Wish, p wish.Plan, 
 		return protocol.Reply{}, refuse.OtherWaits(asked, d.differing(asked, key))
 	}
 	d.Logger.Info("approval asked for", "approval_id", asked.ApprovalID, "user", key.User, "job", p.Spec.Name, "stores", asked.Stores)
-	return tell.Waits(asked), refuse.NeedsApproval(asked, w.What, w.WhatZh)
+	return tell.Waits(asked), refuse.NeedsApproval(asked, w.What, w.WhatZh, d.Wishes.Zone)
 }
 
 func newID(now time.Time) string {

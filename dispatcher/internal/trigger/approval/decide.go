@@ -123,7 +123,7 @@ func (d *Desk) expandAgain(ctx context.Context, approval store.Approval, w wish.
 		err = requester.May(protocol.VerbRun)
 	}
 	if err == nil && !d.People.Signed() { // else it said how old the request could be, which came in time
-		err = wish.InTime(w.Deadline, d.Now())
+		err = d.Wishes.InTime(w.Deadline)
 	}
 	if err != nil {
 		return wish.Plan{}, err
@@ -155,8 +155,8 @@ func (d *Desk) expire(ctx context.Context, approval store.Approval, now time.Tim
 	if err != nil {
 		return protocol.Reply{}, err
 	}
-	d.tell(ctx, approval, protocol.Rejected(refuse.Overdue(approval)))
-	return protocol.Reply{}, refuse.Overdue(approval)
+	d.tell(ctx, approval, protocol.Rejected(refuse.Overdue(approval, d.Wishes.Zone)))
+	return protocol.Reply{}, refuse.Overdue(approval, d.Wishes.Zone)
 }
 
 // decided answers whoever comes after the decision: the same word is repeated,
@@ -164,7 +164,7 @@ func (d *Desk) expire(ctx context.Context, approval store.Approval, now time.Tim
 func (d *Desk) decided(ctx context.Context, approval store.Approval, wanted protocol.Decision) (protocol.Reply, error) {
 	switch approval.State {
 	case store.ApprovalExpired:
-		return protocol.Reply{}, refuse.Overdue(approval)
+		return protocol.Reply{}, refuse.Overdue(approval, d.Wishes.Zone)
 	case store.ApprovalVoid:
 		return protocol.Reply{}, refuse.Voided(approval)
 	case store.ApprovalRejected:

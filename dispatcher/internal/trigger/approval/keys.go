@@ -76,7 +76,7 @@ func (d *Desk) approveKeys(ctx context.Context, person people.Person, approval s
 	approval.DecidedBy = person.Name
 	if err := d.Do(ctx, approval); err != nil {
 		d.Logger.Error("what was approved cannot be done; it waits on", "approval_id", approval.ApprovalID, "user", person.Name, "error", err)
-		return protocol.Reply{}, refuse.NotDone(approval, err)
+		return protocol.Reply{}, refuse.NotDone(approval, err, d.Wishes.Zone)
 	}
 	done := d.rotated(approval, false)
 	approval, err := d.Approvals.DecideApproval(ctx, approval.ApprovalID, person.Name, store.ApprovalApproved, done.Message, now)
@@ -94,5 +94,5 @@ func (d *Desk) rotated(approval store.Approval, duplicate bool) protocol.Reply {
 	if d.Rotated != nil {
 		made, _ = d.Rotated(approval.ApprovalID)
 	}
-	return tell.Rotated(approval, made, duplicate)
+	return tell.Rotated(approval, made, duplicate, d.Wishes.Zone)
 }

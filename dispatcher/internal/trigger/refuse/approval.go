@@ -13,17 +13,18 @@ import (
 // maxReason bounds what an approver is told of a failure, in bytes.
 const maxReason = 400
 
-// NeedsApproval is the answer while a run waits for a second person.
-func NeedsApproval(a store.Approval, what, whatZh string) *protocol.Error {
-	by, stores := a.ExpiresAt.UTC().Format(time.RFC3339), "stores"
+// NeedsApproval is the answer while a run waits for a second person. Its hint serves those
+// with the commands and those with a technician's kit.
+func NeedsApproval(a store.Approval, what, whatZh string, zone *time.Location) *protocol.Error {
+	by, stores := a.ExpiresAt.In(zone).Format(protocol.Clock), "stores"
 	if a.Stores == 1 {
 		stores = "store"
 	}
 	return &protocol.Error{Code: protocol.CodeNeedsApproval,
 		Message:   fmt.Sprintf("%s at %d %s needs the word of a second person by %s; nothing was created yet", what, a.Stores, stores, by),
 		MessageZh: fmt.Sprintf("%s 涉及 %d 家门店，须由第二人在 %s 前批准；尚未创建任何内容", whatZh, a.Stores, by),
-		Hint:      "somebody else who may approve runs: dispatcher approve " + a.ApprovalID,
-		HintZh:    "由另一位有批准权限的人执行：dispatcher approve " + a.ApprovalID}
+		Hint:      fmt.Sprintf("somebody else who may approve runs: dispatcher approve %s; or with the kit: ask.sh approve (on Windows ask.ps1), with this approvalId and contentHash", a.ApprovalID),
+		HintZh:    fmt.Sprintf("由另一位有批准权限的人执行：dispatcher approve %s；或用工具包中的 ask.sh（Windows 为 ask.ps1）发送 approve，填入此处的 approvalId 和 contentHash", a.ApprovalID)}
 }
 
 // OtherWaits is for a request id under which another request waits, which differs in
@@ -69,8 +70,8 @@ func stateZh(state string) string {
 
 // NotDone is for an approval that was given while headquarters cannot do what it
 // is for.
-func NotDone(a store.Approval, err error) *protocol.Error {
-	why, by := err.Error(), a.ExpiresAt.UTC().Format(time.RFC3339)
+func NotDone(a store.Approval, err error, zone *time.Location) *protocol.Error {
+	why, by := err.Error(), a.ExpiresAt.In(zone).Format(protocol.Clock)
 	if len(why) > maxReason {
 		why = strings.ToValidUTF8(why[:maxReason], "") + "…"
 	}
@@ -137,8 +138,8 @@ func Voided(a store.Approval) *protocol.Error {
 }
 
 // Overdue is for an approval that nobody decided on in time.
-func Overdue(a store.Approval) *protocol.Error {
-	by := a.ExpiresAt.UTC().Format(time.RFC3339)
+func Overdue(a store.Approval, zone *time.Location) *protocol.Error {
+	by := a.ExpiresAt.In(zone).Format(protocol.Clock)
 	return &protocol.Error{Code: protocol.CodeExpired, Path: "/approvalId",
 		Message:   fmt.Sprintf("approval %s expired at %s; nothing was created", a.ApprovalID, by),
 		MessageZh: fmt.Sprintf("待批准项 %s 已于 %s 过期，未创建任何内容", a.ApprovalID, by),

@@ -1,6 +1,7 @@
 // Package refuse words what a technician is told when a request is not done: a
 // code, a sentence in English and in Chinese, and what to do about it. It must
-// not decide: which refusal is due, and what it may name, is the trigger's.
+// not decide: which refusal is due, and what it may name, is the trigger's. A zone is
+// the one in which people read times.
 package refuse
 
 import (
@@ -92,8 +93,8 @@ func Retained() *protocol.Error {
 }
 
 // Expired is for a request whose deadline was over before now.
-func Expired(now, deadline time.Time) *protocol.Error {
-	by, at := deadline.UTC().Format(moment), now.UTC().Format(moment)
+func Expired(now, deadline time.Time, zone *time.Location) *protocol.Error {
+	by, at := deadline.In(zone).Format(protocol.FineClock), now.In(zone).Format(protocol.FineClock)
 	return &protocol.Error{Code: protocol.CodeExpired, Path: "/deadline",
 		Message:   fmt.Sprintf("the request's deadline was %s and it is %s at headquarters; nothing was created", by, at),
 		MessageZh: fmt.Sprintf("请求的截止时间为 %s，总部现在是 %s，未创建任何内容", by, at),
@@ -205,8 +206,8 @@ func DeadlineWanted(most time.Duration) *protocol.Error {
 }
 
 // DeadlineFar is for a signed request that would last for more than most.
-func DeadlineFar(now, deadline time.Time, most time.Duration) *protocol.Error {
-	by, at := deadline.UTC().Format(moment), now.UTC().Format(moment)
+func DeadlineFar(now, deadline time.Time, most time.Duration, zone *time.Location) *protocol.Error {
+	by, at := deadline.In(zone).Format(protocol.FineClock), now.In(zone).Format(protocol.FineClock)
 	return &protocol.Error{Code: protocol.CodeSchema, Path: "/deadline",
 		Message:   fmt.Sprintf("/deadline: %s is more than %d minutes ahead of headquarters, where it is %s", by, int(most.Minutes()), at),
 		MessageZh: fmt.Sprintf("/deadline：%s 比总部当前时间 %s 晚 %d 分钟以上", by, at, int(most.Minutes())),
@@ -222,9 +223,6 @@ func InputTooLarge(jobName string, bytes, most int) *protocol.Error {
 		Hint:      "send less; every store gets the input, and an operator may raise max_input_bytes in the job's file",
 		HintZh:    "请减少内容：每家门店都会收到 input；管理员可在作业文件中调高 max_input_bytes"}
 }
-
-// moment is how refusals write a time: with its date and offset.
-const moment = "2006-01-02T15:04:05.000Z07:00"
 
 func clip(s string) string {
 	const most = 80

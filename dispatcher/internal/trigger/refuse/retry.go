@@ -10,8 +10,8 @@ import (
 )
 
 // TooEarly is for a retry of a run that has no report yet.
-func TooEarly(run store.Run) *protocol.Error {
-	at := run.BarrierAt.UTC().Format(time.RFC3339)
+func TooEarly(run store.Run, zone *time.Location) *protocol.Error {
+	at := run.BarrierAt.In(zone).Format(protocol.Clock)
 	return &protocol.Error{Code: protocol.CodeConflict, Path: "/runId",
 		Message:   fmt.Sprintf("run %s is not reported yet, its tasks are still tried by themselves; nothing was created", run.RunID),
 		MessageZh: fmt.Sprintf("批次 %s 尚未出报告，其任务仍在自动重试中，未创建任何内容", run.RunID),

@@ -25,13 +25,13 @@ func Rejected(duplicate bool) protocol.Reply {
 }
 
 // Rotated answers who approved new keys, now or before. made is the rotation, or zero
-// when it is not known.
-func Rotated(a store.Approval, made identity.Rotated, duplicate bool) protocol.Reply {
+// when it is not known; zone is the one in which people read times.
+func Rotated(a store.Approval, made identity.Rotated, duplicate bool, zone *time.Location) protocol.Reply {
 	reply := done()
 	reply.Duplicate = &duplicate
 	reply.Message, reply.MessageZh = cmp.Or(a.Why, "the keys are rotated"), "密钥已更换"
 	if made.KeyID != "" {
-		from := made.From.UTC().Format(time.RFC3339)
+		from := made.From.In(zone).Format(protocol.Clock)
 		reply.Message = fmt.Sprintf("new key %s signs from %s", made.KeyID, from)
 		reply.MessageZh = fmt.Sprintf("新密钥 %s 自 %s 起用于签名", made.KeyID, from)
 	}

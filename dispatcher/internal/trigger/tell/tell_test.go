@@ -19,7 +19,7 @@ func TestASentenceNamesTenSilentStores(t *testing.T) {
 	for i := range 100 {
 		f.SilentStores = append(f.SilentStores, protocol.SilentStore{StoreID: fmt.Sprintf("S%03d", i)})
 	}
-	reply := tell.Forecast(store.Run{Targets: 200}, f, false)
+	reply := tell.Forecast(store.Run{Targets: 200}, f, false, time.UTC)
 	if want := "; missing in each of the last three reports: S000, S001, S002, S003, S004, S005, S006, S007, S008, S009 and 140 more"; !strings.HasSuffix(reply.Message, want) {
 		t.Errorf("got  %q\nwant …%q", reply.Message, want)
 	}

@@ -45,7 +45,7 @@ func (r Reader) expandRetry(ctx context.Context, person people.Person, request p
 	case spec.Version != parent.JobVersion:
 		return Plan{}, refuse.OtherVersion(parent, spec.Version)
 	case parent.Revision == 0:
-		return Plan{}, refuse.TooEarly(parent)
+		return Plan{}, refuse.TooEarly(parent, r.Zone)
 	}
 	if err := person.MayOrder(spec.Name); err != nil {
 		return Plan{}, err

@@ -60,6 +60,7 @@ type Reader struct {
 	Jobs    *job.Registry
 	People  *people.People
 	Now     func() time.Time
+	Zone    *time.Location // in which people read times
 }
 
 // Of reads what an approval is for.
@@ -107,11 +108,11 @@ func (p Plan) ContentHash() (string, error) {
 	}{p.Spec.Name, p.Spec.Version, p.Spec.Digest, input, stores, p.Run.Policy, p.Run.ParentRun})
 }
 
-// InTime refuses with EXPIRED a deadline, in epoch milliseconds, that is over at now;
-// 0 never is.
-func InTime(deadline int64, now time.Time) error {
-	if deadline > 0 && now.UnixMilli() > deadline {
-		return refuse.Expired(now, time.UnixMilli(deadline))
+// InTime refuses with EXPIRED a deadline, in epoch milliseconds, that is over now; 0 never
+// is.
+func (r Reader) InTime(deadline int64) error {
+	if now := r.Now(); deadline > 0 && now.UnixMilli() > deadline {
+		return refuse.Expired(now, time.UnixMilli(deadline), r.Zone)
 	}
 	return nil
 }
