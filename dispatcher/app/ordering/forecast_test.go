@@ -40,8 +40,8 @@ func TestADryRunTellsWhatARunWouldMeetAndMakesNothing(t *testing.T) {
 		t.Errorf("silent: %+v", f.SilentStores)
 	}
 	by := d.clock().Add(3 * time.Second).In(shanghai).Format("2006-01-02 15:04:05 -07:00")
-	if reply.Message != "nothing was created; stores: 3, online now: 1; those online would be done by "+by+", if nothing else runs; missing in each of the last three reports: 1E5" ||
-		reply.MessageZh != "未创建任何内容；门店：3，当前在线：1；若无其他任务，在线门店预计于 "+by+" 完成；最近三次报告均缺席：1E5" {
+	if reply.Message != "nothing was created; stores: 3, online now: 1; a second person would have to agree first; those online would be done by "+by+", if nothing else runs; missing in each of the last three reports: 1E5" ||
+		reply.MessageZh != "未创建任何内容；门店：3，当前在线：1；须先由第二人批准；若无其他任务，在线门店预计于 "+by+" 完成；最近三次报告均缺席：1E5" {
 		t.Errorf("says %q, %q", reply.Message, reply.MessageZh)
 	}
 	slow := d.ask(protocol.VerbRun, `{"job":"collect_log","stores":["SH_1"],"dryRun":true,"barrierSeconds":2}`)

@@ -51,6 +51,20 @@ func (hq *headquarters) waiting() []store.Approval {
 	return list
 }
 
+// TestADryRunSaysWhetherASecondPersonIsNeeded, is silent of it where none is, and of the
+// end where nobody is online.
+func TestADryRunSaysWhetherASecondPersonIsNeeded(t *testing.T) {
+	t.Parallel()
+	const line = "a second person would have to agree first\n"
+	dry := []string{"run", "collect_log", "--stores", "all", "--dry-run"}
+	if out, errs, code := setup(t, careful).shell(dry...); code != 0 || !strings.Contains(out, line) || strings.Contains(out, "would be done by") {
+		t.Errorf("got %d, %q, %q", code, out, errs)
+	}
+	if out, errs, code := setup(t).shell(dry...); code != 0 || strings.Contains(out, line) {
+		t.Errorf("got %d, %q, %q", code, out, errs)
+	}
+}
+
 func TestApproveShowsWhatItDecides(t *testing.T) {
 	t.Parallel()
 	hq := setup(t, careful)

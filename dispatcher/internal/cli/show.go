@@ -27,7 +27,10 @@ func showAccepted(w io.Writer, r protocol.Reply) {
 func showForecast(w io.Writer, r protocol.Reply) {
 	f := r.Forecast
 	screen.Say(w, "nothing was created: %s, %d online now, up to %g begin each second\n", stores(r.Stores), f.Online, f.GrantsPerSecond)
-	if !f.FinishAt.IsZero() {
+	if f.NeedsApproval {
+		screen.Say(w, "a second person would have to agree first\n")
+	}
+	if f.Online > 0 {
 		screen.Say(w, "those online would be done by %s, if nothing else runs\n", screen.Moment(f.FinishAt))
 	}
 	if f.Silent > 0 {

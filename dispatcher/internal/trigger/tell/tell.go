@@ -70,15 +70,19 @@ func worded(stores []string, all int) (en, zh string) {
 	return en, zh
 }
 
-// Forecast answers a request that was only tried: what it would meet, when it would be
-// done, in the zone in which people read times, and who has answered no more. late: its
-// last answers are expected after the report.
+// Forecast answers a request that was only tried: what it would meet, whether a second
+// person would have to agree, when it would be done, in the zone in which people read
+// times, and who has answered no more. late: its last answers are expected after the
+// report.
 func Forecast(run store.Run, f protocol.Forecast, late bool, zone *time.Location) protocol.Reply {
 	reply := done()
 	reply.ParentRun, reply.Stores, reply.BarrierAt, reply.Forecast = run.ParentRun, run.Targets, protocol.At(run.BarrierAt), &f
 	reply.Message = fmt.Sprintf("nothing was created; stores: %d, online now: %d", run.Targets, f.Online)
 	reply.MessageZh = fmt.Sprintf("未创建任何内容；门店：%d，当前在线：%d", run.Targets, f.Online)
 	add := func(en, zh string) { reply.Message, reply.MessageZh = reply.Message+"; "+en, reply.MessageZh+"；"+zh }
+	if f.NeedsApproval {
+		add("a second person would have to agree first", "须先由第二人批准")
+	}
 	if at := f.FinishAt.In(zone).Format(protocol.Clock); f.Online > 0 {
 		add("those online would be done by "+at+", if nothing else runs", "若无其他任务，在线门店预计于 "+at+" 完成")
 	}
