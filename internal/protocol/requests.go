@@ -57,7 +57,7 @@ func (t *Targets) UnmarshalJSON(data []byte) error {
 		}
 	}
 	return &Error{Code: CodeSchema, Path: "/stores",
-		Message:   fmt.Sprintf("it must be \"all\", a list of store ids as text, {\"labels\":\"key=value\"} or {\"allBut\":[ids]}, not %s", clip(string(data))),
+		Message:   fmt.Sprintf("stores must be \"all\", a list of store ids as text, {\"labels\":\"key=value\"} or {\"allBut\":[ids]}, not %s", clip(string(data))),
 		MessageZh: "stores 必须是 \"all\"、门店编号（文本）列表、{\"labels\":\"key=value\"} 或 {\"allBut\":[门店编号]}",
 		Hint:      `for example "stores":["SH_0312","SH_0313"]`,
 		HintZh:    `例如 "stores":["SH_0312","SH_0313"]`}

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,12 +28,16 @@ const (
 // fit dst (SCHEMA with its path). Other unknown members are ignored. What dst holds
 // after a refusal is of no use.
 func Decode(data []byte, limit int, dst any) error {
+	return decode(data, limit, dst, json.Unmarshal)
+}
+
+func decode(data []byte, limit int, dst any, unmarshal func(doc []byte, dst any) error) error {
 	s := takeScanner()
 	defer s.giveBack()
 	if err := s.scan(data, limit, reflect.TypeOf(dst)); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(s.without(), dst); err != nil {
+	if err := unmarshal(s.without(), dst); err != nil {
 		return unmarshalError(err, reflect.TypeOf(dst))
 	}
 	for _, r := range s.raw {
@@ -168,16 +173,39 @@ func unmarshalError(err error, t reflect.Type) error {
 	if errors.As(err, &typeErr) {
 		path := pointerOf(typeErr.Field, t)
 		want, wantZh := jsonName(typeErr.Type)
+		given, givenZh := givenName(typeErr.Value)
 		return &Error{Code: CodeSchema, Path: path,
-			Message:   fmt.Sprintf("it must be %s, not %s", want, typeErr.Value),
-			MessageZh: fmt.Sprintf("字段 %s 的类型不对：应为%s", path, wantZh),
-			Hint:      "see the message's schema",
-			HintZh:    "请查看该消息的格式定义"}
+			Message:   fmt.Sprintf("%s: must be %s, not %s", cmp.Or(path, "document"), want, given),
+			MessageZh: fmt.Sprintf("%s：类型应为%s，实际为%s", cmp.Or(path, "整个文档"), wantZh, givenZh),
+			Hint:      MendIt, HintZh: MendItZh}
 	}
 	why := clip(strings.TrimPrefix(err.Error(), "json: "))
 	return &Error{Code: CodeSchema, Message: "a value does not fit: " + why, MessageZh: "有字段的值不符合要求",
-		Hint:   "see the message's schema",
-		HintZh: "请查看该消息的格式定义"}
+		Hint: MendIt, HintZh: MendItZh}
+}
+
+// MendIt and MendItZh are what to do about a value that does not fit, where nothing more
+// is known of it.
+const (
+	MendIt   = "mend what is named, and send it again"
+	MendItZh = "请修改所指之处后重发"
+)
+
+// givenName is what encoding/json says of a value, in English and in Chinese. Of a number
+// it says the number.
+func givenName(value string) (en, zh string) {
+	switch value {
+	case "string":
+		return "a string", "字符串"
+	case "bool":
+		return "true or false", " true 或 false"
+	case "array":
+		return "an array", "数组"
+	case "object":
+		return "an object", "对象"
+	}
+	number := strings.TrimPrefix(value, "number ")
+	return number, " " + number
 }
 
 // jsonName is what a type is in JSON, in English and in Chinese.

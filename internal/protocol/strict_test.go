@@ -86,9 +86,9 @@ func TestDecodeRefusesWhatTheLibraryLetsPass(t *testing.T) {
 		"high half and a letter":  {`{"name":"\ud83dx"}`, protocol.CodeBadJSON, "/name", "a string holds half a surrogate pair"},
 		"high half and a newline": {`{"name":"\ud83d\n"}`, protocol.CodeBadJSON, "/name", "a string holds half a surrogate pair"},
 		"half in a key":           {`{"\uDFFF":1}`, protocol.CodeBadJSON, "", "a string holds half a surrogate pair"},
-		"wrong type":              {`{"count":"1"}`, protocol.CodeSchema, "/count", "it must be a whole number, not string"},
-		"fraction":                {`{"count":1.5}`, protocol.CodeSchema, "/count", "it must be a whole number, not number 1.5"},
-		"list for object":         {`[]`, protocol.CodeSchema, "", "it must be an object, not array"},
+		"wrong type":              {`{"count":"1"}`, protocol.CodeSchema, "/count", "/count: must be a whole number, not a string"},
+		"fraction":                {`{"count":1.5}`, protocol.CodeSchema, "/count", "/count: must be a whole number, not 1.5"},
+		"list for object":         {`[]`, protocol.CodeSchema, "", "document: must be an object, not an array"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/schema"
@@ -39,5 +40,22 @@ func TestAnInputIsBounded(t *testing.T) {
 		if d.runs() != 1 {
 			t.Errorf("%d runs", d.runs())
 		}
+	}
+}
+
+// TestWholeNumbersAreTakenHoweverTheyAreWritten, in the request as in the input; 10 and
+// 10.0 ask for the same.
+func TestWholeNumbersAreTakenHoweverTheyAreWritten(t *testing.T) {
+	t.Parallel()
+	d := setup(t)
+	first := d.ask(protocol.VerbRun, `{"requestId":"r1","job":"collect_log","stores":"all","barrierSeconds":10.0,"input":{"topErrors":1e1}}`)
+	if !first.OK || !first.BarrierAt.Equal(d.clock().Add(10*time.Second)) {
+		t.Fatalf("got %+v", first)
+	}
+	if again := d.ask(protocol.VerbRun, `{"requestId":"r1","job":"collect_log","stores":"all","barrierSeconds":1e1,"input":{"topErrors":1e1}}`); !again.OK || again.RunID != first.RunID {
+		t.Errorf("got %+v", again)
+	}
+	if half := d.ask(protocol.VerbRun, `{"job":"collect_log","stores":"all","barrierSeconds":10.5}`); half.Message != "/barrierSeconds: must be integer, not number" || half.MessageZh != "/barrierSeconds：类型应为整数，实际为小数" {
+		t.Errorf("got %+v", half)
 	}
 }

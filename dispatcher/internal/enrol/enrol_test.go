@@ -295,7 +295,7 @@ func TestRequestsThatAreNoneAreRefusedWithTheReason(t *testing.T) {
 		{"/v1/enrol", "{", 400, "BAD_JSON", "too early"},
 		{"/v1/enrol", `{"token":"a","token":"b"}`, 400, "BAD_JSON", "token"},
 		{"/v1/enrol", `{"Token":"a"}`, 400, "BAD_JSON", "Token"},
-		{"/v1/enrol", `{"token":7}`, 400, "SCHEMA", "it must be a string"},
+		{"/v1/enrol", `{"token":7}`, 400, "SCHEMA", "/token: must be a string, not "},
 		{"/v1/enrol", `{"csr":"` + strings.Repeat("x", 64<<10) + `"}`, 413, "TOO_LARGE", "at most 65536"},
 		{"/v2/enrol", "{}", 404, "NOT_FOUND", "there is nothing here"},
 	} {

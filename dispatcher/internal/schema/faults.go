@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/big"
@@ -137,8 +138,8 @@ func pointerOf(e gojsonschema.ResultError) string {
 // idPattern is that of every id in the schemas: people get its rule in words.
 const idPattern = `^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`
 
-// reasonOf words one error in English and Chinese. The names of types and
-// words of the schema stay as they are: they are what must be typed.
+// reasonOf words one error in English and Chinese. Words of the schema stay as they are:
+// they are what must be typed.
 func reasonOf(e gojsonschema.ResultError) (en, zh string) {
 	detail := func(key string) string { return clip(shown(e.Details()[key])) }
 	switch e.Type() {
@@ -148,7 +149,8 @@ func reasonOf(e gojsonschema.ResultError) (en, zh string) {
 		return notAllowed, notAllowedZh
 	case "invalid_type":
 		want, wantZh := typeWords(detail("expected"))
-		return "must be " + want + ", not " + detail("given"), "类型应为 " + wantZh + "，实际为 " + detail("given")
+		given, givenZh := givenWords(detail("given"))
+		return "must be " + want + ", not " + given, "类型应为" + wantZh + "，实际为" + givenZh
 	case "const":
 		return "must be " + detail("allowed"), "必须是 " + detail("allowed")
 	case "enum":
@@ -229,11 +231,28 @@ func sizeReason(e gojsonschema.ResultError, detail func(string) string) (en, zh 
 	return "does not fit the schema", "不符合格式要求"
 }
 
+// typesZh are the types of JSON in Chinese. What is Latin there keeps its distance.
+var typesZh = map[string]string{"string": "字符串", "integer": "整数", "number": "数字", "array": "数组", "object": "对象",
+	"boolean": " true 或 false", "null": " null"}
+
 // typeWords turns the library's list of types, "string,null" or "[string,null]",
 // into words, in English and in Chinese.
 func typeWords(list string) (en, zh string) {
-	list = strings.Trim(list, "[]")
-	return strings.ReplaceAll(list, ",", " or "), strings.ReplaceAll(list, ",", " 或 ")
+	types := strings.Split(strings.Trim(list, "[]"), ",")
+	named := make([]string, 0, len(types))
+	for _, name := range types {
+		named = append(named, cmp.Or(typesZh[name], " "+name))
+	}
+	return strings.Join(types, " or "), strings.Join(named, "或")
+}
+
+// givenWords names the type that a value has. A number is one that is not whole: the
+// library has another name for those that are.
+func givenWords(name string) (en, zh string) {
+	if name == gojsonschema.TYPE_NUMBER {
+		return name, "小数"
+	}
+	return typeWords(name)
 }
 
 func clip(s string) string {

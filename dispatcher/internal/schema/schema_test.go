@@ -230,6 +230,29 @@ func TestRefusalNamesEveryFaultInOrder(t *testing.T) {
 	}
 }
 
+// TestTypesAreNamedInTheLanguageOfTheSentence, and a number that is not whole is told
+// from one that is.
+func TestTypesAreNamedInTheLanguageOfTheSentence(t *testing.T) {
+	t.Parallel()
+	s := compile(t, `"properties":{"i":{"type":"integer"},"n":{"type":"number"},"s":{"type":"string"},"a":{"type":"array"},
+		"o":{"type":"object"},"b":{"type":"boolean"},"u":{"type":["integer","null"]}}`)
+	for doc, want := range map[string][2]string{
+		`{"i":"1"}`:  {"/i: must be integer, not string", "/i：类型应为整数，实际为字符串"},
+		`{"i":1.5}`:  {"/i: must be integer, not number", "/i：类型应为整数，实际为小数"},
+		`{"n":{}}`:   {"/n: must be number, not object", "/n：类型应为数字，实际为对象"},
+		`{"s":7}`:    {"/s: must be string, not integer", "/s：类型应为字符串，实际为整数"},
+		`{"a":true}`: {"/a: must be array, not boolean", "/a：类型应为数组，实际为 true 或 false"},
+		`{"o":[]}`:   {"/o: must be object, not array", "/o：类型应为对象，实际为数组"},
+		`{"b":null}`: {"/b: must be boolean, not null", "/b：类型应为 true 或 false，实际为 null"},
+		`{"u":"1"}`:  {"/u: must be integer or null, not string", "/u：类型应为整数或 null，实际为字符串"},
+	} {
+		var refusal *protocol.Error
+		if !errors.As(s.Validate([]byte(doc)), &refusal) || refusal.Message != want[0] || refusal.MessageZh != want[1] {
+			t.Errorf("%s: got %+v, want %q", doc, refusal, want)
+		}
+	}
+}
+
 func TestRefusalIsBounded(t *testing.T) {
 	t.Parallel()
 	s := compile(t, `"type":"object","additionalProperties":false`)

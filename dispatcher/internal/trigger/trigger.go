@@ -282,12 +282,12 @@ func (t *Trigger) decode(verb protocol.Verb, payload []byte, dst any) error {
 	if errors.As(err, &refusal) && refusal.Path == "/stores" && refusal.Code == protocol.CodeSchema {
 		// The decoder words the four forms of stores better than a schema.
 		var worded *protocol.Error
-		if errors.As(protocol.Decode(payload, protocol.MaxPayloadBytes, dst), &worded) && worded.Path == "/stores" {
+		if errors.As(protocol.DecodeRequest(payload, protocol.MaxPayloadBytes, dst), &worded) && worded.Path == "/stores" {
 			return worded
 		}
 	}
 	if err != nil {
 		return err
 	}
-	return protocol.Decode(payload, protocol.MaxPayloadBytes, dst)
+	return protocol.DecodeRequest(payload, protocol.MaxPayloadBytes, dst)
 }
