@@ -66,8 +66,8 @@ func (s *scanner) without() []byte {
 
 // Scan strips a UTF-8 byte order mark and white space and returns the document
 // that is left; it aliases data. It refuses, with an *Error: an empty document
-// (EMPTY_PAYLOAD), more than limit bytes (TOO_LARGE), and (BAD_JSON) UTF-16,
-// bad UTF-8, half a surrogate pair, depth over MaxDepth, duplicate member names
+// (EMPTY_PAYLOAD), more than limit bytes (TOO_LARGE), and (BAD_JSON) UTF-16 and
+// UTF-32, bad UTF-8, half a surrogate pair, depth over MaxDepth, duplicate member names
 // or names equal but for case, numbers over MaxLiteral characters or outside
 // float64, and anything after the document.
 func Scan(data []byte, limit int) ([]byte, error) {
@@ -88,7 +88,7 @@ func (s *scanner) scan(data []byte, limit int, into reflect.Type) error {
 	if kind, kindZh := foreignEncoding(data); kind != "" {
 		return badJSON("", "the payload is "+kind+", not UTF-8", "消息是 "+kindZh+" 编码，应为 UTF-8", asUTF8, asUTF8Zh)
 	}
-	clean := bytes.Trim(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")), " \t\r\n")
+	clean := bytes.Trim(bytes.TrimPrefix(data, []byte(string(byteOrderMark))), " \t\r\n")
 	if len(clean) == 0 {
 		return &Error{Code: CodeEmptyPayload,
 			Message:   "the payload is empty",
@@ -131,6 +131,7 @@ func syntaxError(data []byte) *Error {
 		offset = len(data)
 		why    = "the document ends too early"
 		whyZh  = "文档不完整，过早结束"
+		odd    rune
 	)
 	if err := json.Unmarshal(data, &value); errors.As(err, &syntax) {
 		if strings.HasSuffix(syntax.Error(), "exceeded max depth") { // 10,000 levels
@@ -138,30 +139,36 @@ func syntaxError(data []byte) *Error {
 		}
 		offset = min(int(syntax.Offset), len(data))
 		if text := syntax.Error(); text != "unexpected end of JSON input" {
-			why, whyZh = text, misplaced(text)
+			odd, _ = utf8.DecodeRune(data[max(offset, 1)-1:])
+			why, whyZh = misplaced(odd, text)
 		}
 	}
 	if strings.Contains(why, "after top-level value") {
 		return badJSON("", "something follows the document", "JSON 文档之后还有多余内容", "send one JSON document a message", "每条消息只发送一个 JSON 文档")
 	}
 	line := 1 + bytes.Count(data[:offset], []byte("\n"))
-	hint, hintZh := "check the document with a JSON tool", "请用 JSON 工具检查该文档"
-	if !bytes.ContainsRune(data, '"') && data[0] == '{' && len(data) > len("{}") {
-		hint = "the document has no quotes: PowerShell before 7.3 takes them away from -m; send a file with mosquitto_pub -f, or write \\\" for each quote"
-		hintZh = "文档中没有引号：7.3 之前的 PowerShell 会去掉 -m 中的引号；请用 mosquitto_pub -f 发送文件，或把每个引号写成 \\\""
+	hint, hintZh := misspelt(odd, data[0] == '{' && len(data) > len("{}") && !bytes.ContainsRune(data, '"'))
+	if hint == "" {
+		hint, hintZh = "check the document with a JSON tool", "请用 JSON 工具检查该文档"
 	}
 	return badJSON("", fmt.Sprintf("line %d, byte %d: %s", line, offset, why),
 		fmt.Sprintf("不是有效的 JSON：第 %d 行，第 %d 字节：%s", line, offset, whyZh), hint, hintZh)
 }
 
-// misplaced says in Chinese what encoding/json says of a character.
-func misplaced(text string) string {
-	_, after, _ := strings.Cut(text, "invalid character ")
-	character, err := strconv.QuotedPrefix(after)
-	if err != nil {
-		return "此处的字符不符合 JSON 语法"
+// misplaced says in English and in Chinese what encoding/json says of the byte with which
+// a character begins.
+func misplaced(r rune, text string) (en, zh string) {
+	const before = "invalid character "
+	_, after, _ := strings.Cut(text, before)
+	quoted, err := strconv.QuotedPrefix(after)
+	switch name, nameZh := character(r); {
+	case err != nil:
+		return text, "此处的字符不符合 JSON 语法"
+	case r < utf8.RuneSelf:
+		return text, "此处不应出现字符 " + quoted
+	default:
+		return before + name + strings.TrimPrefix(after, quoted), "此处不应出现字符 " + nameZh
 	}
-	return "此处不应出现字符 " + character
 }
 
 func unmarshalError(err error, t reflect.Type) error {
