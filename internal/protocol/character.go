@@ -21,6 +21,32 @@ func character(r rune) (en, zh string) {
 	return fmt.Sprintf("%U", r), fmt.Sprintf("%U", r)
 }
 
+// OddInID says which character of a text, counted from 1, keeps it from being an id, in
+// English and in Chinese; "" when none does: it is too short or too long, or an id.
+func OddInID(text string) (en, zh string) {
+	at, r := oddInID(text)
+	if at == 0 {
+		return "", ""
+	}
+	name, nameZh := character(r)
+	return fmt.Sprintf("its character %d is %s", at, name), fmt.Sprintf("第 %d 个字符是 %s", at, nameZh)
+}
+
+// oddInID is the first character that ValidID takes offence at, and its place; at is 0
+// when there is none.
+func oddInID(text string) (at int, odd rune) {
+	for _, r := range text {
+		if at++; !isAlphanumeric(r) && (at == 1 || !strings.ContainsRune("._-", r)) {
+			return at, r
+		}
+	}
+	return 0, 0
+}
+
+func isAlphanumeric(r rune) bool {
+	return r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || r >= '0' && r <= '9'
+}
+
 // misspelt says what to do about a character that stands where JSON has none, in a
 // document without a single quote of JSON if bare; "" when it is nothing common.
 func misspelt(r rune, bare bool) (hint, hintZh string) {

@@ -40,3 +40,54 @@ func TestAnOddCharacterIsNamedWithItsCause(t *testing.T) {
 		})
 	}
 }
+
+func TestOddInIDFindsWhatValidIDRefuses(t *testing.T) {
+	t.Parallel()
+	for _, c := range [][3]string{
+		{"A001"},
+		{""},
+		{strings.Repeat("a", 64)},
+		{"A001 ", "its character 5 is U+0020 (a space)", "第 5 个字符是 U+0020（空格）"},
+		{"А001", "its character 1 is 'А' (U+0410)", "第 1 个字符是 'А'（U+0410）"},
+		{"店1", "its character 1 is '店' (U+5E97)", "第 1 个字符是 '店'（U+5E97）"},
+		{"A\t1", "its character 2 is U+0009", "第 2 个字符是 U+0009"},
+		{"-a", "its character 1 is '-' (U+002D)", "第 1 个字符是 '-'（U+002D）"},
+		{"a-_."},
+	} {
+		if en, zh := protocol.OddInID(c[0]); en != c[1] || zh != c[2] {
+			t.Errorf("%q: got %q, %q", c[0], en, zh)
+		}
+	}
+	for b := range 256 { // it must agree with ValidID
+		for _, id := range []string{string(rune(b)), "a" + string(rune(b))} {
+			if en, _ := protocol.OddInID(id); (en == "") != protocol.ValidID(id) {
+				t.Errorf("%q: %q, valid %v", id, en, protocol.ValidID(id))
+			}
+		}
+	}
+}
+
+// TestWildcardsAreToldFromOtherOddities in the hint about a store.
+func TestWildcardsAreToldFromOtherOddities(t *testing.T) {
+	t.Parallel()
+	for _, c := range [][3]string{
+		{"A*", "there are no wildcards: ", "不支持通配符："},
+		{"A?1", "there are no wildcards: ", "不支持通配符："},
+		{"+", "there are no wildcards: ", "不支持通配符："},
+		{"#", "there are no wildcards: ", "不支持通配符："},
+		{"A%", "there are no wildcards: ", "不支持通配符："},
+		{"A001 ", "its character 5 is U+0020 (a space): ", "第 5 个字符是 U+0020（空格）："},
+		{"А001", "its character 1 is 'А' (U+0410): ", "第 1 个字符是 'А'（U+0410）："},
+		{"", "name each store", "请逐一列出门店"},
+		{strings.Repeat("a", 64), "name each store", "请逐一列出门店"},
+	} {
+		for _, form := range []string{`["` + c[0] + `"]`, `{"allBut":["` + c[0] + `"]}`} {
+			var request protocol.RunRequest
+			var refusal *protocol.Error
+			err := protocol.Decode([]byte(`{"job":"j","stores":`+form+`}`), limit, &request)
+			if !errors.As(err, &refusal) || !strings.HasPrefix(refusal.Hint, c[1]) || !strings.HasPrefix(refusal.HintZh, c[2]) {
+				t.Errorf("%s: got %+v", form, refusal)
+			}
+		}
+	}
+}

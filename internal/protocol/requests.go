@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"muster/internal/task"
 )
@@ -67,14 +68,28 @@ func (t *Targets) UnmarshalJSON(data []byte) error {
 func noStores(ids []string) error {
 	for _, id := range ids {
 		if !ValidID(id) {
+			hint, hintZh := meant(id)
 			return &Error{Code: CodeSchema, Path: "/stores",
 				Message:   fmt.Sprintf("%q is no id of a store: that is 1 to 63 of A-Z a-z 0-9 . _ - and begins with a letter or digit", clip(id)),
 				MessageZh: fmt.Sprintf("%q 不是门店编号：编号由 1 至 63 个 A-Z a-z 0-9 . _ - 组成，并以字母或数字开头", clip(id)),
-				Hint:      `there are no wildcards: name each store, or write "all" or {"labels":"key=value"}`,
-				HintZh:    `不支持通配符：请逐一列出门店，或写 "all" 或 {"labels":"key=value"}`}
+				Hint:      hint,
+				HintZh:    hintZh}
 		}
 	}
 	return nil
+}
+
+// meant says what to do about a text that is no id of a store.
+func meant(id string) (hint, hintZh string) {
+	const instead, insteadZh = `name each store, or write "all" or {"labels":"key=value"}`, `请逐一列出门店，或写 "all" 或 {"labels":"key=value"}`
+	switch at, r := oddInID(id); {
+	case at == 0:
+		return instead, insteadZh
+	case strings.ContainsRune("*?+#%", r):
+		return "there are no wildcards: " + instead, "不支持通配符：" + insteadZh
+	}
+	odd, oddZh := OddInID(id)
+	return odd + ": type the id anew, letter by letter", oddZh + "：请逐字重新输入编号"
 }
 
 // idList reads a list of ids; a null in it is no id.

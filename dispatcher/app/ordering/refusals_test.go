@@ -147,9 +147,11 @@ func TestStoresAndRunsAreNamedByIDsAlone(t *testing.T) {
 	first := d.ask(protocol.VerbRun, `{"job":"collect_log","stores":["007"]}`)
 	for name, c := range map[string]refusal{
 		"run wildcard":     {protocol.VerbRun, `{"job":"collect_log","stores":["007","+"]}`, protocol.CodeSchema, "/stores", `"+" is no id of a store: that is 1 to 63 of`, "there are no wildcards"},
-		"run control":      {protocol.VerbRun, `{"job":"collect_log","stores":["00\u00077"]}`, protocol.CodeSchema, "/stores", `"00\a7" is no id of a store`, "there are no wildcards"},
+		"run control":      {protocol.VerbRun, `{"job":"collect_log","stores":["00\u00077"]}`, protocol.CodeSchema, "/stores", `"00\a7" is no id of a store`, "its character 3 is U+0007"},
 		"all but wildcard": {protocol.VerbRun, `{"job":"collect_log","stores":{"allBut":["#"]}}`, protocol.CodeSchema, "/stores", `"#" is no id of a store`, "there are no wildcards"},
-		"cancel wildcard":  {protocol.VerbCancel, `{"runId":"` + first.RunID + `","stores":["007","+"]}`, protocol.CodeSchema, "/stores/1", "/stores/1: must be 1 to 63 of", ""},
+		"run space":        {protocol.VerbRun, `{"job":"collect_log","stores":["007 "]}`, protocol.CodeSchema, "/stores", `"007 " is no id of a store`, "its character 4 is U+0020 (a space)"},
+		"all but Cyrillic": {protocol.VerbRun, `{"job":"collect_log","stores":{"allBut":["А001"]}}`, protocol.CodeSchema, "/stores", `"А001" is no id of a store`, "its character 1 is 'А' (U+0410)"},
+		"cancel wildcard":  {protocol.VerbCancel, `{"runId":"` + first.RunID + `","stores":["007","+"]}`, protocol.CodeSchema, "/stores/1", "/stores/1: must be 1 to 63 of A-Z a-z 0-9 . _ - and start with a letter or digit; its character 1 is '+' (U+002B)", ""},
 		"cancel control":   {protocol.VerbCancel, `{"runId":"` + first.RunID + `","stores":["007\n"]}`, protocol.CodeSchema, "/stores/0", "/stores/0: must be 1 to 63 of", ""},
 		"cancel any run":   {protocol.VerbCancel, `{"runId":"#"}`, protocol.CodeSchema, "/runId", "/runId: must be 1 to 63 of", ""},
 		"retry wildcard":   {protocol.VerbRetry, `{"runId":"` + first.RunID + `","stores":["+/+"]}`, protocol.CodeSchema, "/stores/0", "/stores/0: must be 1 to 63 of", ""},

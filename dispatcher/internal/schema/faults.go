@@ -157,7 +157,7 @@ func reasonOf(e gojsonschema.ResultError) (en, zh string) {
 		return "must be one of " + detail("allowed"), "必须是以下之一：" + detail("allowed")
 	case "pattern":
 		if detail("pattern") == idPattern {
-			return "must be 1 to 63 of A-Z a-z 0-9 . _ - and start with a letter or digit", "须由 1 至 63 个 A-Z a-z 0-9 . _ - 组成，以字母或数字开头"
+			return idReason(e.Value())
 		}
 		return "must match " + detail("pattern"), "格式必须符合 " + detail("pattern")
 	case "format":
@@ -174,6 +174,16 @@ func reasonOf(e gojsonschema.ResultError) (en, zh string) {
 		return "must be a multiple of " + detail("multiple"), "必须是 " + detail("multiple") + " 的倍数"
 	}
 	return sizeReason(e, detail)
+}
+
+// idReason says what an id is, and what keeps a value from being one.
+func idReason(value any) (en, zh string) {
+	en, zh = "must be 1 to 63 of A-Z a-z 0-9 . _ - and start with a letter or digit", "须由 1 至 63 个 A-Z a-z 0-9 . _ - 组成，以字母或数字开头"
+	text, _ := value.(string)
+	if odd, oddZh := protocol.OddInID(text); odd != "" {
+		return en + "; " + odd, zh + "；" + oddZh
+	}
+	return en, zh
 }
 
 // shown writes a bound as a person would: the library's own way gives a large

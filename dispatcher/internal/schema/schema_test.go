@@ -253,6 +253,24 @@ func TestTypesAreNamedInTheLanguageOfTheSentence(t *testing.T) {
 	}
 }
 
+// TestARefusedIdSaysWhichCharacterIsOdd: a space or a letter of another alphabet is not
+// seen.
+func TestARefusedIdSaysWhichCharacterIsOdd(t *testing.T) {
+	t.Parallel()
+	s := compile(t, `"type":"string","pattern":"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"`)
+	const rule, ruleZh = "document: must be 1 to 63 of A-Z a-z 0-9 . _ - and start with a letter or digit", "整个文档：须由 1 至 63 个 A-Z a-z 0-9 . _ - 组成，以字母或数字开头"
+	for doc, want := range map[string][2]string{
+		`"A001 "`: {rule + "; its character 5 is U+0020 (a space)", ruleZh + "；第 5 个字符是 U+0020（空格）"},
+		`"А001"`:  {rule + "; its character 1 is 'А' (U+0410)", ruleZh + "；第 1 个字符是 'А'（U+0410）"},
+		`""`:      {rule, ruleZh},
+	} {
+		var refusal *protocol.Error
+		if !errors.As(s.Validate([]byte(doc)), &refusal) || refusal.Message != want[0] || refusal.MessageZh != want[1] {
+			t.Errorf("%s: got %+v, want %q", doc, refusal, want)
+		}
+	}
+}
+
 func TestRefusalIsBounded(t *testing.T) {
 	t.Parallel()
 	s := compile(t, `"type":"object","additionalProperties":false`)
