@@ -253,7 +253,7 @@ func TestARefusalIsShownInBothLanguages(t *testing.T) {
 	t.Parallel()
 	hq := setup(t)
 	_, errs, code := hq.shell("run", "collect_log", "--stores", "sh_1")
-	if code != screen.ExitRefused || !strings.Contains(errs, "refused: UNKNOWN_STORE: no such store: sh_1") || !strings.Contains(errs, "未知门店") || !strings.Contains(errs, "hint: ids are compared exactly; see the register of stores\n      编号须完全一致；请查看门店名册\n") {
+	if code != screen.ExitRefused || !strings.Contains(errs, "refused: UNKNOWN_STORE: no such store: sh_1") || !strings.Contains(errs, "未知门店") || !strings.Contains(errs, "hint: ids are compared exactly, and reports have them; headquarters' operator lists them with: dispatcher stores list\n      编号须完全一致，可查阅报告；") {
 		t.Errorf("got %d, %q", code, errs)
 	}
 	if reply := hq.ordered("run", "nope", "--stores", "all"); reply.Code != protocol.CodeUnknownJob {

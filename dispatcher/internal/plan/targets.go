@@ -10,6 +10,12 @@ import (
 	"muster/internal/protocol"
 )
 
+// asked and askedZh are who can look into the register, which no request shows.
+const (
+	asked   = "headquarters' operator lists them with: dispatcher stores list"
+	askedZh = "也可请总部管理员执行 dispatcher stores list 查询"
+)
+
 // maxNamed bounds the unknown stores that a refusal names.
 const maxNamed = 10
 
@@ -54,11 +60,11 @@ func noTargets(targets protocol.Targets) *protocol.Error {
 	switch {
 	case targets.All:
 		e.Message, e.MessageZh = "the register holds no store", "门店名册为空"
-		e.Hint, e.HintZh = "add stores to the register", "请先在名册中添加门店"
+		e.Hint, e.HintZh = "headquarters' operator has to add stores", "请联系总部管理员添加门店"
 	case targets.Labels != "":
 		e.Message = fmt.Sprintf("no store has the labels %q", clip(targets.Labels))
 		e.MessageZh = fmt.Sprintf("没有门店符合标签条件 %q", clip(targets.Labels))
-		e.Hint, e.HintZh = "check the labels in the register", "请核对名册中的标签"
+		e.Hint, e.HintZh = "check the labels letter by letter; "+asked, "请逐字核对标签；"+askedZh
 	case len(targets.AllBut) > 0:
 		e.Message, e.MessageZh = "no store is left: the list after allBut names every one", "没有剩余门店：allBut 列出了全部门店"
 		e.Hint, e.HintZh = "name fewer stores", "请少列几家门店"
@@ -125,7 +131,7 @@ func unknownStores(unknown []string, places []store.Place) *protocol.Error {
 	if rest := len(unknown) - len(named); rest > 0 {
 		more, moreZh = fmt.Sprintf(" and %d more", rest), fmt.Sprintf(" 等 %d 家", len(unknown))
 	}
-	hint, hintZh := "ids are compared exactly; see the register of stores", "编号须完全一致；请查看门店名册"
+	hint, hintZh := "ids are compared exactly, and reports have them; "+asked, "编号须完全一致，可查阅报告；"+askedZh
 	for _, place := range places {
 		if place.StoreID != unknown[0] && strings.EqualFold(place.StoreID, strings.TrimSpace(unknown[0])) {
 			hint = fmt.Sprintf("ids are compared exactly; did you mean %s?", place.StoreID)

@@ -48,14 +48,24 @@ func (s *Schema) refusal(list []fault) *protocol.Error {
 		en = append(en, orDocument(f.pointer, "document")+": "+f.reason)
 		zh = append(zh, orDocument(f.pointer, "整个文档")+"："+f.reasonZh)
 	}
+	hint, hintZh := s.hint()
 	return &protocol.Error{
 		Code:      protocol.CodeSchema,
 		Path:      list[0].pointer,
 		Message:   strings.Join(en, "\n"),
 		MessageZh: strings.Join(zh, "\n"),
-		Hint:      "see the schema " + s.name,
-		HintZh:    "请查看格式定义 " + s.name,
+		Hint:      hint,
+		HintZh:    hintZh,
 	}
+}
+
+// hint lists the members that the schema names, for a reader who does not have it. Like a
+// line of a refusal it begins with "document".
+func (s *Schema) hint() (en, zh string) {
+	if len(s.names) == 0 {
+		return protocol.MendIt, protocol.MendItZh
+	}
+	return "document: takes " + clip(strings.Join(s.names, ", ")), "整个文档：可用字段为 " + clip(strings.Join(s.names, "、"))
 }
 
 func orDocument(pointer, word string) string {

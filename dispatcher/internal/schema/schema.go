@@ -31,7 +31,8 @@ const maxSchemaBytes = 1 << 20
 type Schema struct {
 	name     string
 	compiled *gojsonschema.Schema
-	members  []string // of the document's own object, where it allows no others
+	names    []string // of the members that it names in the document's own object
+	members  []string // the same where it allows no others, or nil
 	sure     *sure    // asked first
 }
 
@@ -68,7 +69,7 @@ func Compile(name string, doc []byte) (s *Schema, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot compile schema %s: %w", name, err)
 	}
-	return &Schema{name: name, compiled: compiled, members: membersOf(root), sure: reduce(root)}, nil
+	return &Schema{name: name, compiled: compiled, names: namesOf(root), members: membersOf(root), sure: reduce(root)}, nil
 }
 
 // Name returns the name given to Compile.
@@ -132,6 +133,12 @@ func membersOf(root any) []string {
 	if closed, _ := object["additionalProperties"].(bool); closed || object["additionalProperties"] == nil || object["patternProperties"] != nil {
 		return nil
 	}
+	return namesOf(root)
+}
+
+// namesOf lists the members that a schema names at its root, in order.
+func namesOf(root any) []string {
+	object, _ := root.(map[string]any)
 	properties, _ := object["properties"].(map[string]any)
 	return slices.Sorted(maps.Keys(properties))
 }

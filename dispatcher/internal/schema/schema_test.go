@@ -220,7 +220,7 @@ func TestRefusalNamesEveryFaultInOrder(t *testing.T) {
 			if refusal.Code != protocol.CodeSchema || refusal.Path != c.path || refusal.Message != c.want {
 				t.Errorf("got %s at %q:\n%s\nwant %q:\n%s", refusal.Code, refusal.Path, refusal.Message, c.path, c.want)
 			}
-			if refusal.MessageZh == "" || refusal.Hint != "see the schema test" || refusal.HintZh != "请查看格式定义 test" {
+			if refusal.MessageZh == "" || refusal.Hint != "document: takes a, b, l, limit, t" || refusal.HintZh != "整个文档：可用字段为 a、b、l、limit、t" {
 				t.Errorf("got messageZh %q, hint %q, %q", refusal.MessageZh, refusal.Hint, refusal.HintZh)
 			}
 		})
@@ -267,6 +267,9 @@ func TestARefusedIdSaysWhichCharacterIsOdd(t *testing.T) {
 		var refusal *protocol.Error
 		if !errors.As(s.Validate([]byte(doc)), &refusal) || refusal.Message != want[0] || refusal.MessageZh != want[1] {
 			t.Errorf("%s: got %+v, want %q", doc, refusal, want)
+		}
+		if refusal != nil && (refusal.Hint != protocol.MendIt || refusal.HintZh != protocol.MendItZh) {
+			t.Errorf("%s: hint %q, %q", doc, refusal.Hint, refusal.HintZh)
 		}
 	}
 }

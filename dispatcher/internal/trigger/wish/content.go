@@ -129,14 +129,22 @@ func checkInput(spec job.Spec, input json.RawMessage) (json.RawMessage, error) {
 			Path:      "/input" + refusal.Path,
 			Message:   under("/input", "document", refusal.Message),
 			MessageZh: under("/input", "整个文档", refusal.MessageZh),
-			Hint:      refusal.Hint,
-			HintZh:    refusal.HintZh,
+			Hint:      within("/input", "document", refusal.Hint),
+			HintZh:    within("/input", "整个文档", refusal.HintZh),
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
 	return compact, nil
+}
+
+// within says a hint about a whole document of the part that it is.
+func within(part, whole, hint string) string {
+	if rest, ok := strings.CutPrefix(hint, whole); ok {
+		return part + rest
+	}
+	return hint
 }
 
 // under puts a prefix before the pointer of each line; whole stands for the
