@@ -95,7 +95,13 @@ func DefaultConfig() Config {
 }
 
 // Filled is the configuration with its defaults in the place of zero values.
-func (c Config) Filled() Config { return c.withDefaults() }
+func (c Config) Filled() Config {
+	c = c.withDefaults()
+	for _, l := range []*ListenerConfig{&c.Listeners.TCP, &c.Listeners.TLS, &c.Listeners.WS} {
+		fill(&l.MinTLS, "1.3")
+	}
+	return c
+}
 
 func (c Config) withDefaults() Config {
 	if c.TopicRoot == "" {

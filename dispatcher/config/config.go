@@ -183,9 +183,7 @@ func read(path string, over []settings.Value) (Config, error) {
 		if file, err = settings.Load(path, &cfg); err != nil {
 			return Config{}, err
 		}
-		own := []*string{&cfg.DataFolder, &cfg.ReportsFolder, &cfg.StoresFile, &cfg.JobsFolder,
-			&cfg.MQTT.PasswordFile, &cfg.MQTT.CAFile, &cfg.MQTT.CertFile, &cfg.MQTT.KeyFile, &cfg.MQTT.UsersFile, &cfg.Identity.Folder, &cfg.Identity.BrokerFolder}
-		for _, p := range append(own, cfg.Broker.Files()...) {
+		for _, p := range cfg.paths() {
 			*p = settings.Resolve(path, *p)
 		}
 	}
@@ -201,13 +199,23 @@ func read(path string, over []settings.Value) (Config, error) {
 	return cfg, nil
 }
 
+// paths are where the paths stand that the configuration names.
+func (c *Config) paths() []*string {
+	own := []*string{&c.DataFolder, &c.ReportsFolder, &c.StoresFile, &c.JobsFolder,
+		&c.MQTT.PasswordFile, &c.MQTT.CAFile, &c.MQTT.CertFile, &c.MQTT.KeyFile, &c.MQTT.UsersFile, &c.Identity.Folder, &c.Identity.BrokerFolder}
+	return append(own, c.Broker.Files()...)
+}
+
 // Database is the path of the database.
 func (c Config) Database() string { return filepath.Join(c.DataFolder, "muster.db") }
 
-// Effective lists every key with what it means in the end, defaults filled in and
-// secrets masked, and where that was given.
+// Effective lists every key with what it means in the end, defaults filled in, paths
+// absolute and secrets masked, and where that was given.
 func (c Config) Effective() ([]settings.Effective, error) {
 	c.Broker = c.Broker.Filled()
+	for _, path := range c.paths() {
+		*path = settings.Absolute(*path)
+	}
 	return c.file.Effective(&c)
 }
 

@@ -223,7 +223,7 @@ func newLink(cfg *Config, topics protocol.Topics, id *identity.Identity, handler
 	}
 	tlsConfig.Time = opts.Wall
 	reach := link.Config{Broker: broker, TLS: tlsConfig, Store: cfg.Store, Terminal: cfg.Terminal,
-		User: cfg.User(), Password: cfg.Broker.Password, Topics: topics, Dial: opts.Dial, Logger: log}
+		User: cfg.User(), Password: cfg.Password(), Topics: topics, Dial: opts.Dial, Logger: log}
 	if id != nil {
 		id.Prove(tlsConfig, broker.Hostname())
 		reach.Signer = id.Signer

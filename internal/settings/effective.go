@@ -14,14 +14,11 @@ import (
 	"muster/internal/redact"
 )
 
-// masked stands in the place of a secret.
-const masked = "********"
-
 // Effective is what a key means in the end, and where that was given: a file and
 // its line, an environment variable, the command line, or nowhere ("default").
 type Effective struct {
 	Key   string          `json:"key"`
-	Value json.RawMessage `json:"value"` // a secret is masked
+	Value json.RawMessage `json:"value"` // redact.Mark in the place of a secret
 	From  string          `json:"from"`
 }
 
@@ -77,7 +74,7 @@ func Changed(before, after []Effective, free ...string) []string {
 func (k Key) shown() (json.RawMessage, error) {
 	value := k.value.Interface()
 	if text, isText := value.(string); isText && k.Secret && text != "" {
-		return json.RawMessage(`"` + masked + `"`), nil
+		return json.RawMessage(`"` + redact.Mark + `"`), nil
 	}
 	if d, isDuration := value.(time.Duration); isDuration {
 		value = d.String()
@@ -94,7 +91,8 @@ func (k Key) shown() (json.RawMessage, error) {
 }
 
 // WriteEffective writes such a list as a configuration file, with where each value
-// came from as its comment.
+// came from as its comment. It reads back as what it tells of; where a secret was
+// masked it is refused until that is written in.
 func WriteEffective(w io.Writer, all []Effective) error {
 	var open []string
 	for _, e := range all {

@@ -3,6 +3,7 @@ package settings_test
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -120,7 +121,7 @@ func TestEffectiveMasksSecretsAndSaysWhereFrom(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range []string{`name: "env" # environment MUSTER_NAME`, `wait: "1s" # x.yaml:2`, "quiet: false # default", "inner:",
-		"  count: 3 # --set", `  password: "********" # x.yaml:6`} {
+		"  count: 3 # --set", `  password: "[redacted]" # x.yaml:6`} {
 		if !strings.Contains(out.String(), line+"\n") {
 			t.Errorf("no line %q in\n%s", line, out.String())
 		}
@@ -129,7 +130,15 @@ func TestEffectiveMasksSecretsAndSaysWhereFrom(t *testing.T) {
 		t.Errorf("a secret is shown:\n%s", out.String())
 	}
 	var again layered
-	if _, err := settings.Decode("effective", out.Bytes(), &again); err != nil || again.Wait != c.Wait || again.Inner.Count != 3 {
+	text := out.String()
+	for _, c := range []struct{ key, want string }{{"many", "effective:4: many[0]: must be the secret itself, or go: [redacted] is what is shown in its place"},
+		{"  password", "effective:8: inner.password: must be the secret itself"}} {
+		if _, err := settings.Decode("effective", []byte(text), &again); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Fatalf("a masked secret is read back: %v, want %s\n%s", err, c.want, text)
+		}
+		text = regexp.MustCompile("(?m)^"+c.key+":.*\n").ReplaceAllString(text, "")
+	}
+	if _, err := settings.Decode("effective", []byte(text), &again); err != nil || again.Wait != c.Wait || again.Inner.Count != 3 {
 		t.Errorf("what is printed is no configuration: %+v, %v", again, err)
 	}
 }

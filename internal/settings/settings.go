@@ -198,3 +198,11 @@ func Resolve(configPath, path string) string {
 	}
 	return filepath.Join(filepath.Dir(configPath), path)
 }
+
+// Absolute is a path as it means the same in every folder; "" stays.
+func Absolute(path string) string {
+	if whole, err := filepath.Abs(path); path != "" && err == nil { // else the folder where the program runs is gone
+		return whole
+	}
+	return path
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
+	"muster/internal/redact"
 	"muster/internal/usage"
 )
 
@@ -99,8 +100,11 @@ func (f *File) checkScalar(node ast.Node, t reflect.Type, path string) error {
 			want = "a duration with its unit, such as 45s"
 		}
 	case t.Kind() == reflect.String:
-		if kind != ast.StringType && kind != ast.LiteralType {
+		switch {
+		case kind != ast.StringType && kind != ast.LiteralType:
 			want = "a text, in quotes"
+		case strings.Contains(textOf(node), redact.Mark):
+			want = "the secret itself, or go: " + redact.Mark + " is what is shown in its place"
 		}
 	case t.Kind() == reflect.Bool:
 		if kind != ast.BoolType {
@@ -120,6 +124,17 @@ func (f *File) checkScalar(node ast.Node, t reflect.Type, path string) error {
 	}
 	at := node.GetToken().Position
 	return fmt.Errorf("%s:%d: %s: must be %s%s", f.name, at.Line, strings.TrimPrefix(strings.TrimPrefix(path, "$"), "."), want, quoted(f.source, at.Line, at.Column))
+}
+
+// textOf is what a node that is a text says.
+func textOf(node ast.Node) string {
+	switch n := node.(type) {
+	case *ast.StringNode:
+		return n.Value
+	case *ast.LiteralNode:
+		return n.Value.Value
+	}
+	return ""
 }
 
 // isDuration takes what Go takes, except for a 0 without unit.

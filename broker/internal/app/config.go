@@ -94,10 +94,13 @@ func (c Config) located(err error) error {
 	return err
 }
 
-// Effective lists every key with what it means in the end, defaults filled in, and
-// where that was given.
+// Effective lists every key with what it means in the end, defaults filled in and paths
+// absolute, and where that was given.
 func (c Config) Effective() ([]settings.Effective, error) {
 	c.Broker = c.Broker.Filled()
+	for _, path := range c.Broker.Files() {
+		*path = settings.Absolute(*path)
+	}
 	return c.file.Effective(&c)
 }
 

@@ -40,7 +40,7 @@ type Collector struct {
 
 // New checks a configuration and returns its collector. The error names the key and the value that it refuses.
 func New(config Config) (*Collector, error) {
-	config = config.withDefaults()
+	config = config.Filled()
 	location, err := config.check()
 	if err != nil {
 		return nil, err

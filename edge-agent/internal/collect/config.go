@@ -38,7 +38,7 @@ type Config struct {
 	// TimeZone is the store's zone by its IANA name ("Asia/Shanghai").
 	TimeZone string `yaml:"time_zone"`
 	// Encodings declare encodings by glob, for files whose encoding must not be guessed. Of several globs that match,
-	// the longest counts. A glob without a slash is matched with the name alone.
+	// the longest counts. A glob without a slash is matched with the name alone; see OfOnePlace.
 	Encodings map[string]string `yaml:"encodings"`
 	// TimestampLayouts are further forms of time stamps at the start of a line, as Go's package time writes them.
 	TimestampLayouts []string `yaml:"timestamp_layouts"`
@@ -52,7 +52,8 @@ type Config struct {
 	MaxFiles int `yaml:"max_files"`
 }
 
-func (c Config) withDefaults() Config {
+// Filled is the configuration with its defaults in the place of zero values.
+func (c Config) Filled() Config {
 	c.MaxResultBytes = cmp.Or(c.MaxResultBytes, maxResultBytes)
 	c.MaxReadBytes = cmp.Or(c.MaxReadBytes, defaultReadBytes)
 	c.MaxDecompressedBytes = cmp.Or(c.MaxDecompressedBytes, defaultDecompressedBytes)
@@ -118,7 +119,7 @@ func declaredEncodings(declared map[string]string) ([]declaredEncoding, error) {
 		if pattern == "" || !doublestar.ValidatePattern(slashed) {
 			return nil, fmt.Errorf("cannot use encodings[%q]: the pattern is malformed", pattern)
 		}
-		if strings.Contains(slashed, "/") && !strings.HasPrefix(slashed, "**") {
+		if OfOnePlace(slashed) {
 			if slashed, err = absolute(slashed); err != nil {
 				return nil, fmt.Errorf("cannot use encodings[%q]: %w", pattern, err)
 			}
@@ -126,6 +127,13 @@ func declaredEncodings(declared map[string]string) ([]declaredEncoding, error) {
 		known = append(known, declaredEncoding{pattern: fold(slashed), name: name})
 	}
 	return known, nil
+}
+
+// OfOnePlace tells whether a glob of Config.Encodings is about files below one folder, which it names, and not about
+// files of a name wherever they are.
+func OfOnePlace(glob string) bool {
+	slashed := filepath.ToSlash(glob)
+	return strings.Contains(slashed, "/") && !strings.HasPrefix(slashed, "**")
 }
 
 func absolute(pattern string) (string, error) {

@@ -111,6 +111,14 @@ func (c *Config) User() string {
 	return c.Store + "/" + c.Terminal
 }
 
+// Password is what to log in with, "" for none.
+func (c *Config) Password() string {
+	if c.Broker.PasswordFile != "" {
+		return c.password
+	}
+	return c.Broker.Password
+}
+
 func (c *Config) readPassword(file *settings.File) error {
 	if c.Broker.PasswordFile == "" {
 		return nil
@@ -119,6 +127,6 @@ func (c *Config) readPassword(file *settings.File) error {
 	if err != nil {
 		return file.Errorf("$.broker.password_file", "cannot be used: %w", err)
 	}
-	c.Broker.Password = password
+	c.password = password
 	return nil
 }

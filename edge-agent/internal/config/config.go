@@ -4,6 +4,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -38,7 +39,8 @@ type Config struct {
 	Executors   []Executor        `yaml:"executors"`
 	Log         Log               `yaml:"log"`
 
-	file *settings.File // where each key was given
+	file     *settings.File // where each key was given
+	password string         // of broker.password_file
 }
 
 // Identity is how the terminal proves who it is and knows headquarters.
@@ -117,7 +119,7 @@ func Load(path string, over Overrides) (*Config, error) {
 			return nil, err
 		}
 	}
-	c.resolve(path)
+	c.place(func(named string) string { return settings.Resolve(path, named) })
 	c.file = file
 	if err := file.Put(c, over.values()); err != nil {
 		return nil, err
@@ -143,26 +145,35 @@ func (c *Config) nobodys(file *settings.File, path string) error {
 	return file.Errorf("$.store", missing)
 }
 
-// resolve makes paths absolute to the folder of the file that names them.
-func (c *Config) resolve(path string) {
+// place puts each path where to says that it is. Lists and maps with paths are made anew.
+func (c *Config) place(to func(named string) string) {
 	for _, p := range []*string{&c.WorkFolder, &c.Identity.Folder, &c.Identity.TokenFile, &c.Broker.PasswordFile, &c.Broker.CAFile} {
-		*p = settings.Resolve(path, *p)
+		*p = to(*p)
 	}
+	c.Executors = slices.Clone(c.Executors)
 	for i := range c.Executors {
 		e := &c.Executors[i]
 		// A program is sought in its folder, if it has one, and a bare name in PATH.
 		if e.Folder == "" && len(e.Command) > 0 && filepath.Base(e.Command[0]) != e.Command[0] {
-			if whole, err := filepath.Abs(settings.Resolve(path, e.Command[0])); err == nil { // else it would be bare beside ./agent.yaml
-				e.Command[0] = whole
-			}
+			e.Command = slices.Clone(e.Command)
+			e.Command[0] = settings.Absolute(to(e.Command[0])) // else it would be bare beside ./agent.yaml
 		}
-		e.Folder = settings.Resolve(path, e.Folder)
+		e.Folder = to(e.Folder)
 	}
-	for _, globs := range [][]string{c.Collect.Logs, c.Collect.ConfigFiles} {
-		for i := range globs {
-			globs[i] = settings.Resolve(path, globs[i])
+	for _, globs := range []*[]string{&c.Collect.Logs, &c.Collect.ConfigFiles} {
+		*globs = slices.Clone(*globs)
+		for i, glob := range *globs {
+			(*globs)[i] = to(glob)
 		}
 	}
+	encodings := make(map[string]string, len(c.Collect.Encodings))
+	for glob, name := range c.Collect.Encodings {
+		if collect.OfOnePlace(glob) {
+			glob = to(glob)
+		}
+		encodings[glob] = name
+	}
+	c.Collect.Encodings = encodings
 }
 
 func (o Overrides) values() []settings.Value {
@@ -176,9 +187,18 @@ func (o Overrides) values() []settings.Value {
 	return values
 }
 
-// Effective lists every key with what it means in the end, secrets masked, and where
-// that was given.
-func (c *Config) Effective() ([]settings.Effective, error) { return c.file.Effective(c) }
+// Effective lists every key with what it means in the end, defaults filled in, paths
+// absolute and secrets masked, and where that was given.
+func (c *Config) Effective() ([]settings.Effective, error) {
+	whole := *c
+	whole.Broker.User, whole.Collect = c.User(), c.Collect.Filled()
+	whole.place(settings.Absolute)
+	for i := range whole.Executors {
+		e := &whole.Executors[i]
+		e.MaxOutputBytes = cmp.Or(e.MaxOutputBytes, protocol.MaxResultBytes)
+	}
+	return c.file.Effective(&whole)
+}
 
 const idRule = "must be 1 to 63 of the characters A-Z a-z 0-9 . _ - and begin with a letter or digit"
 

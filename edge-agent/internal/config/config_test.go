@@ -72,8 +72,8 @@ func TestPasswordFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, err := config.Load(path, config.Overrides{Store: "1"})
-	if err != nil || c.Broker.Password != "s e c r e t" {
-		t.Errorf("got %q, %v", c.Broker.Password, err)
+	if err != nil || c.Password() != "s e c r e t" || c.Broker.Password != "" {
+		t.Errorf("got %q, %v", c.Password(), err)
 	}
 }
 
