@@ -77,9 +77,13 @@ func TestOneConfigurationOfThreeLayers(t *testing.T) {
 	if !strings.Contains(errs.String(), "warning: the environment has MUSTER_ADMISION_BURST, which is no key") {
 		t.Errorf("warnings: %q", errs.String())
 	}
-	said.Reset()
-	if code := run(t.Context(), []string{"check-config", "-c", path, "--json"}, &said, &errs); code != 0 || !strings.Contains(said.String(), `"unknownVariables": [`) {
-		t.Errorf("exit %d: %s", code, said.String())
+	for set, want := range map[string]string{"log.level=debug": "{\n  \"ok\": true,\n", "log.level=loud": "{\n  \"ok\": false,\n  \"error\": \"--set: log.level: "} {
+		said.Reset()
+		errs.Reset()
+		code := run(t.Context(), []string{"check-config", "-c", path, "--set", set, "--json"}, &said, &errs)
+		if !strings.HasPrefix(said.String(), want) || (code == 0) == (errs.Len() > 0) || (code == 0) != strings.Contains(said.String(), `"unknownVariables": [`) {
+			t.Errorf("%s: exit %d: %s%s", set, code, said.String(), errs.String())
+		}
 	}
 }
 

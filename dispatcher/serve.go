@@ -80,10 +80,27 @@ func serveCommand() *cobra.Command {
 
 // sound is a configuration without a fault, as check-config --json prints it.
 type sound struct {
+	OK        bool                 `json:"ok"` // true; else it is settings.Unsound
 	Jobs      int                  `json:"jobs"`
 	Stores    int                  `json:"stores"`
 	Unknown   []string             `json:"unknownVariables"` // of the environment
 	Effective []settings.Effective `json:"effective"`
+}
+
+// check reads what serve reads.
+func (g *given) check(ctx context.Context) (cfg config.Config, found sound, err error) {
+	if cfg, err = g.load(ctx); err != nil {
+		return cfg, found, err
+	}
+	found = sound{OK: true, Unknown: unknownVariables().Names()}
+	if found.Jobs, found.Stores, err = cfg.CheckLists(); err != nil {
+		return cfg, found, err
+	}
+	if err = errors.Join(cfg.CheckFiles(), cfg.CheckFolders()); err != nil {
+		return cfg, found, err
+	}
+	found.Effective, err = cfg.Effective()
+	return cfg, found, err
 }
 
 func checkConfigCommand() *cobra.Command {
@@ -97,19 +114,11 @@ environment, as MUSTER_ and the key in capitals with _ for each dot (MUSTER_ADMI
 which goes over both. An empty variable counts as none. Lists and maps are YAML: '[a, b]'.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := from.load(cmd.Context())
+			cfg, found, err := from.check(cmd.Context())
 			if err != nil {
-				return err
-			}
-			strays := unknownVariables()
-			found := sound{Unknown: strays.Names()}
-			if found.Jobs, found.Stores, err = cfg.CheckLists(); err != nil {
-				return err
-			}
-			if err := errors.Join(cfg.CheckFiles(), cfg.CheckFolders()); err != nil {
-				return err
-			}
-			if found.Effective, err = cfg.Effective(); err != nil {
+				if asJSON {
+					_ = screen.JSON(cmd.OutOrStdout(), settings.Unsound{Fault: err.Error()}) // the error is told besides
+				}
 				return err
 			}
 			switch {
@@ -123,7 +132,7 @@ which goes over both. An empty variable counts as none. Lists and maps are YAML:
 			for _, old := range cfg.Ended(time.Now()) {
 				screen.Say(cmd.ErrOrStderr(), "warning: %v; clients will refuse it: give the listener a new one, or set this machine's clock right\n", old)
 			}
-			for _, stray := range strays {
+			for _, stray := range unknownVariables() {
 				screen.Say(cmd.ErrOrStderr(), "warning: %v\n", stray)
 			}
 			return err

@@ -26,6 +26,7 @@ func (l *line) printVersion(stdout io.Writer) error {
 
 // sound is a configuration without a fault, as check-config prints it as JSON.
 type sound struct {
+	OK        bool                 `json:"ok"` // true; else it is settings.Unsound
 	Store     string               `json:"store"`
 	Terminal  string               `json:"terminal"`
 	Unknown   []string             `json:"unknownVariables"` // of the environment
@@ -33,20 +34,15 @@ type sound struct {
 }
 
 func (l *line) check(ctx context.Context, stdout, stderr io.Writer) error {
-	cfg, err := l.load(ctx)
-	if err != nil {
-		return err
-	}
 	said := stdout
 	if l.asJSON || l.effective {
 		said = io.Discard
 	}
-	if _, err := files.Await(ctx, func() (struct{}, error) { return struct{}{}, app.Check(cfg, said) }); err != nil {
-		return err
-	}
-	strays := unknownVariables()
-	found := sound{Store: cfg.Store, Terminal: cfg.Terminal, Unknown: strays.Names()}
-	if found.Effective, err = cfg.Effective(); err != nil {
+	found, err := l.look(ctx, said)
+	if err != nil {
+		if l.asJSON {
+			_ = writeJSON(stdout, settings.Unsound{Fault: err.Error()}) // the error is told besides
+		}
 		return err
 	}
 	switch {
@@ -55,10 +51,24 @@ func (l *line) check(ctx context.Context, stdout, stderr io.Writer) error {
 	case l.effective:
 		err = settings.WriteEffective(stdout, found.Effective)
 	}
-	for _, stray := range strays {
+	for _, stray := range unknownVariables() {
 		fmt.Fprintf(stderr, "warning: %v\n", stray)
 	}
 	return err
+}
+
+// look reads what run reads, and tells said about it.
+func (l *line) look(ctx context.Context, said io.Writer) (found sound, err error) {
+	cfg, err := l.load(ctx)
+	if err != nil {
+		return found, err
+	}
+	if _, err := files.Await(ctx, func() (struct{}, error) { return struct{}{}, app.Check(cfg, said) }); err != nil {
+		return found, err
+	}
+	found = sound{OK: true, Store: cfg.Store, Terminal: cfg.Terminal, Unknown: unknownVariables().Names()}
+	found.Effective, err = cfg.Effective()
+	return found, err
 }
 
 // unknownVariables are those that mean nothing to this program.

@@ -87,6 +87,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"version", "-json"}, 0, `"version": "v9"`},
 		{[]string{"check-config", "-store", "0001", "-print-effective"}, 0, `store: "0001" # --store`},
 		{[]string{"check-config", "-json", "-set", "store=A1"}, 0, `"store": "A1"`},
+		{[]string{"check-config", "-json", "-config", bad}, 1, "{\n  \"ok\": false,\n  \"error\": \"" + bad + ":2: unknown field "},
 		{[]string{"check-config", "-set", "store=A/1"}, 1, "--set: store: must be 1 to 63"},
 		{[]string{"check-config", "-set", "stroe=A1"}, 1, "--set: stroe is no key"},
 		{[]string{"run", "-config", bad}, 1, bad + `:2: unknown field "stroe"`},

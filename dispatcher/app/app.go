@@ -20,6 +20,7 @@ import (
 	"muster/dispatcher/internal/auditor"
 	"muster/dispatcher/internal/clock"
 	"muster/dispatcher/internal/hands"
+	"muster/dispatcher/internal/identity"
 	"muster/dispatcher/internal/job"
 	"muster/dispatcher/internal/register"
 	"muster/dispatcher/internal/store"
@@ -69,8 +70,10 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 	}
 	var stores register.File
 	jobs, err := files.Await(ctx, func() (jobs *job.Registry, err error) {
-		jobs, stores, err = cfg.ReadLists()
-		return jobs, err
+		if jobs, stores, err = cfg.ReadLists(); err != nil {
+			return nil, err
+		}
+		return jobs, firstLook(cfg, stores, opts.Wall())
 	})
 	if err != nil {
 		return err
@@ -119,6 +122,24 @@ func (hq *headquarters) serve(ctx context.Context, hangup <-chan os.Signal) {
 			_, _ = hq.reload.Again(ctx) // says in log and alarm what is wrong
 		}
 	}
+}
+
+// firstLook reads what a headquarters without a database needs, before it makes folders:
+// what is wrong there leaves none behind.
+func firstLook(cfg config.Config, stores register.File, now time.Time) error {
+	if there(cfg.Database()) {
+		return nil
+	}
+	if cfg.Identity.Folder != "" {
+		if _, err := identity.Open(cfg.Identity.Folder, now); err != nil {
+			return err
+		}
+	}
+	if _, err := cfg.ReadPeople(); err != nil {
+		return err
+	}
+	_, err := stores.Places()
+	return err
 }
 
 // openStore opens the database, or makes it in a new headquarters, and with it the

@@ -22,6 +22,12 @@ type Effective struct {
 	From  string          `json:"from"`
 }
 
+// Unsound is what check-config prints as JSON of a configuration with a fault.
+type Unsound struct {
+	OK    bool   `json:"ok"`    // false
+	Fault string `json:"error"` // with file, line and key, as the program says it
+}
+
 // Effective lists every key of the configuration that the file was read into, in
 // its order.
 func (f *File) Effective(config any) ([]Effective, error) {

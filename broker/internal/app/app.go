@@ -213,22 +213,37 @@ func (g given) follow(ctx context.Context, s *server.Server, started Config, log
 	}
 }
 
-// check reads what serve reads, and says that it is sound.
-func (g given) check(ctx context.Context, out, errs io.Writer, effective, asJSON bool) error {
-	cfg, err := g.load(ctx)
-	if err != nil {
-		return err
+// sound is a configuration without a fault, as check-config prints it as JSON.
+type sound struct {
+	OK        bool                 `json:"ok"`               // true; else it is settings.Unsound
+	Unknown   []string             `json:"unknownVariables"` // of the environment
+	Effective []settings.Effective `json:"effective"`
+}
+
+// look reads what serve reads.
+func (g given) look(ctx context.Context) (cfg Config, all []settings.Effective, err error) {
+	if cfg, err = g.load(ctx); err != nil {
+		return cfg, nil, err
 	}
 	if _, err := files.Await(ctx, func() (struct{}, error) { return struct{}{}, cfg.Broker.CheckFiles() }); err != nil {
-		return cfg.located(err)
+		return cfg, nil, cfg.located(err)
 	}
-	all, err := cfg.Effective()
+	all, err = cfg.Effective()
+	return cfg, all, err
+}
+
+// check says whether what serve reads is sound.
+func (g given) check(ctx context.Context, out, errs io.Writer, effective, asJSON bool) error {
+	cfg, all, err := g.look(ctx)
 	if err != nil {
+		if asJSON {
+			_ = json.NewEncoder(out).Encode(settings.Unsound{Fault: err.Error()}) // the error is told besides
+		}
 		return err
 	}
 	switch {
 	case asJSON:
-		err = json.NewEncoder(out).Encode(map[string]any{"effective": all})
+		err = json.NewEncoder(out).Encode(sound{OK: true, Unknown: unknownVariables().Names(), Effective: all})
 	case effective:
 		err = settings.WriteEffective(out, all)
 	default:

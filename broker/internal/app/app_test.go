@@ -197,6 +197,13 @@ func TestTheEnvironmentGoesOverTheFileAndFlagsOverBoth(t *testing.T) {
 	if errs.String() != "warning: the environment has MUSTER_BROKER_LISTENER, which is no key; did you mean MUSTER_BROKER_LISTENERS_TCP_ADDRESS?\n" {
 		t.Errorf("warnings: %q", errs.String())
 	}
+	for set, want := range map[string]string{"log.level=info": `{"ok":true,"unknownVariables":["MUSTER_BROKER_LISTENER"],`, "log.level=loud": `{"ok":false,"error":"--set: log.level: `} {
+		out.Reset()
+		code := app.Run(t.Context(), "v9", []string{"check-config", "-c", config, "-set", set, "-json"}, nil, &out, &errs, nil)
+		if !strings.HasPrefix(out.String(), want) || (code == 0) != strings.HasPrefix(want, `{"ok":true`) {
+			t.Errorf("%s: %d: %s", set, code, out.String())
+		}
+	}
 	out.Reset()
 	if code := app.Run(t.Context(), "v9", []string{"version", "-json"}, nil, &out, &errs, nil); code != 0 || !strings.Contains(out.String(), `"version":"v9"`) {
 		t.Errorf("%d: %s", code, out.String())

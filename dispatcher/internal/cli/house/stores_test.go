@@ -146,10 +146,11 @@ func TestUsersAreListedAndTheirPasswordsHashed(t *testing.T) {
 		}
 	}
 	out, errs, code := shell(t, "users", "list", "-c", config)
-	if want := "USER  ROLE        LOGS IN BY   SIGNS  JOBS         STORES\nwang  technician  password     no     collect_log  region=east\ndora  approver    certificate  no     all          all\n"; code != 0 || out != want {
+	if want := "USER  ROLE        LOGS IN BY   SIGNS  JOBS         STORES\nwang  technician  password     no     collect_log  region=east\ndora  approver    certificate  no     -            -\n2 users\n"; code != 0 || out != want {
 		t.Errorf("%d: %q, want %q: %s", code, out, want, errs)
 	}
-	if out, _, code := shell(t, "users", "list", "-c", config, "--json"); code != 0 || strings.Contains(out, "argon2id") || !strings.Contains(out, `"role": "approver"`) {
+	if out, _, code := shell(t, "users", "list", "-c", config, "--json"); code != 0 || strings.Contains(out, "argon2id") || !strings.Contains(out, `"role": "approver"`) ||
+		!strings.Contains(out, "\"jobs\": [],\n    \"stores\": []\n") {
 		t.Errorf("%d: %s", code, out)
 	}
 }

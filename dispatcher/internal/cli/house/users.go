@@ -12,7 +12,9 @@ import (
 	"muster/broker/server/users"
 	"muster/dispatcher/internal/cli/folders"
 	"muster/dispatcher/internal/cli/screen"
+	"muster/dispatcher/internal/people"
 	"muster/internal/files"
+	"muster/internal/protocol"
 )
 
 // usersCommand works on the users file.
@@ -37,8 +39,17 @@ type knownUser struct {
 	Password    bool     `json:"password"`    // has one
 	Certificate bool     `json:"certificate"` // may log in by one
 	Key         bool     `json:"key"`         // may sign requests
-	Jobs        []string `json:"jobs"`        // null: every job
-	Stores      any      `json:"stores"`
+	Jobs        []string `json:"jobs"`        // that may be ordered; null: every job
+	Stores      any      `json:"stores"`      // where; as in a request
+}
+
+// describeUser says of who may order nothing that their jobs and stores are none.
+func describeUser(e users.Entry, book *users.Book) knownUser {
+	known := knownUser{e.Name, string(e.Role), book.HasPassword(e.Name), e.Certificate, e.Key != nil, e.Jobs, e.Stores}
+	if !slices.Contains(people.Role(e.Role).Verbs(), protocol.VerbRun) {
+		known.Jobs, known.Stores = []string{}, []string{}
+	}
+	return known
 }
 
 func usersListCommand() *cobra.Command {
@@ -62,12 +73,12 @@ func usersListCommand() *cobra.Command {
 			}
 			all := []knownUser{}
 			for _, e := range book.List() {
-				all = append(all, knownUser{e.Name, string(e.Role), book.HasPassword(e.Name), e.Certificate, e.Key != nil, e.Jobs, e.Stores})
+				all = append(all, describeUser(e, book))
 			}
 			if asJSON {
 				return screen.JSON(cmd.OutOrStdout(), all)
 			}
-			showUsers(cmd.OutOrStdout(), book)
+			showUsers(cmd.OutOrStdout(), all)
 			return nil
 		},
 	}
@@ -76,33 +87,48 @@ func usersListCommand() *cobra.Command {
 	return cmd
 }
 
-func showUsers(w io.Writer, book *users.Book) {
+func showUsers(w io.Writer, all []knownUser) {
 	table := screen.NewTable(w, "USER", "ROLE", "LOGS IN BY", "SIGNS", "JOBS", "STORES")
-	for _, e := range book.List() {
+	for _, u := range all {
 		var by []string
-		if book.HasPassword(e.Name) {
+		if u.Password {
 			by = append(by, "password")
 		}
-		if e.Certificate {
+		if u.Certificate {
 			by = append(by, "certificate")
 		}
-		signs, jobs, stores := "no", "all", "all"
-		if e.Key != nil {
+		signs, jobs := "no", "all"
+		if u.Key {
 			signs = "yes"
 		}
-		if e.Jobs != nil {
-			jobs = strings.Join(slices.Sorted(slices.Values(e.Jobs)), " ")
+		if u.Jobs != nil {
+			jobs = listed(u.Jobs)
 		}
-		switch {
-		case e.Stores.All:
-		case e.Stores.Labels != "":
-			stores = e.Stores.Labels
-		default:
-			stores = strings.Join(e.Stores.Stores, " ")
-		}
-		table.Row(e.Name, string(e.Role), strings.Join(by, ", "), signs, jobs, stores)
+		table.Row(u.Name, u.Role, strings.Join(by, ", "), signs, jobs, where(u.Stores))
 	}
 	table.Flush()
+	screen.Say(w, "%s\n", screen.Many(int64(len(all)), "user", "users"))
+}
+
+// where is the stores of a user in a table.
+func where(stores any) string {
+	targets, orders := stores.(protocol.Targets)
+	switch {
+	case !orders:
+		return listed(nil)
+	case targets.All:
+		return "all"
+	case targets.Labels != "":
+		return targets.Labels
+	}
+	return listed(targets.Stores)
+}
+
+func listed(names []string) string {
+	if len(names) == 0 {
+		return "-"
+	}
+	return strings.Join(slices.Sorted(slices.Values(names)), " ")
 }
 
 func hashPasswordCommand() *cobra.Command {

@@ -149,6 +149,8 @@ func TestRunsAndTasksAreListedFromTheDatabase(t *testing.T) {
 		`"reason": "查一下"`:                              {"runs", "--json", "--open"},
 		"007    PENDING  0 of 2":                       {"tasks", "run-1"},
 		"0 tasks\n":                                    {"tasks", "run-1", "--status", "Failed"},
+		"\n1 run\n":                                    {"runs"},
+		"\n0 runs\n":                                   {"runs", "--job", "nope"},
 		`"storeId": "007"`:                             {"tasks", "run-1", "--json"},
 	} {
 		if out, err := v.run(args...); err != nil || !strings.Contains(out, want) {
@@ -166,5 +168,19 @@ func TestRunsAndTasksAreListedFromTheDatabase(t *testing.T) {
 	}
 	if out, err := v.run("migrate"); err != nil || !strings.Contains(out, "which is this program's") {
 		t.Errorf("migrate: %v: %s", err, out)
+	}
+}
+
+// TestADatabaseThatIsNotThereIsSaidWithWhatToDo, by every command that reads one.
+func TestADatabaseThatIsNotThereIsSaidWithWhatToDo(t *testing.T) {
+	t.Parallel()
+	for name, folder := range map[string]string{"no folder": filepath.Join(t.TempDir(), "nope"), "a folder without one": t.TempDir()} {
+		v := &vault{t: t, folder: folder}
+		for _, args := range [][]string{{"runs"}, {"tasks", "run-1"}, {"backup", filepath.Join(t.TempDir(), "copy.db")}, {"migrate"}} {
+			if out, err := v.run(args...); err == nil || !strings.Contains(err.Error(), filepath.Join(folder, "muster.db")) ||
+				!strings.Contains(err.Error(), "name the data folder of a headquarters that has been started") {
+				t.Errorf("%s: %v: %v: %s", name, args, err, out)
+			}
+		}
 	}
 }

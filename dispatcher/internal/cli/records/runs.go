@@ -87,6 +87,7 @@ func showRuns(w io.Writer, all []knownRun) {
 		table.Row(r.Run, r.Job, string(r.Phase), strconv.Itoa(r.Stores), strconv.Itoa(r.Revision), screen.Moment(r.BarrierAt), r.RequestedBy, r.Reason)
 	}
 	table.Flush()
+	screen.Say(w, "%s\n", screen.Many(int64(len(all)), "run", "runs"))
 }
 
 // knownTask is a task, as --json prints it.

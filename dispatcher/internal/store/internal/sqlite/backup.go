@@ -23,10 +23,7 @@ const readingPages = "reads every page"
 // file of mode 0600 at into, and syncs it. It reads beside whoever holds the
 // database, and changes nothing there. into must not exist.
 func Copy(ctx context.Context, from, into string, applicationID int32) (err error) {
-	source, err := custody.Resolve(from)
-	if err == nil {
-		_, err = os.Stat(source) // SQLite's own word says only that it cannot
-	}
+	source, err := found(from)
 	if err == nil {
 		err = damaged(custody.CheckIdle(source), source)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 
@@ -18,10 +19,7 @@ import (
 // no row, and refuses a file of another program, or one whose schema version is
 // below atLeast.
 func Look(ctx context.Context, path string, applicationID int32, atLeast int64, read func(Querier) error) error {
-	resolved, err := custody.Resolve(path)
-	if err == nil {
-		_, err = os.Stat(resolved) // SQLite's own word says only that it cannot
-	}
+	resolved, err := found(path)
 	if err == nil {
 		err = look(ctx, resolved, url.Values{"mode": {"ro"}}, applicationID, atLeast, read)
 	}
@@ -34,6 +32,19 @@ func Look(ctx context.Context, path string, applicationID int32, atLeast int64, 
 		return fmt.Errorf("cannot read database %s: %w", path, named(err))
 	}
 	return nil
+}
+
+// found is the one name of a database that must be there: SQLite's own word says only
+// that it cannot.
+func found(path string) (string, error) {
+	resolved, err := custody.Resolve(path)
+	if err == nil {
+		_, err = os.Stat(resolved)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("it is not there, %w; name the data folder of a headquarters that has been started", err)
+	}
+	return resolved, err
 }
 
 // unwritable reports whether SQLite could not make the files beside the
