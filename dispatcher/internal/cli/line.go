@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -33,6 +34,8 @@ const (
 	// attempt will change (MQTT 5, 3.2.2.2).
 	notAuthorized = 0x87
 	badPassword   = 0x86
+	// banned is one that no attempt will change for minutes.
+	banned = 0x8a
 )
 
 // message is what came in.
@@ -166,8 +169,15 @@ func (l *line) connectFailed(err error) {
 	l.last = err
 	l.mu.Unlock()
 	var refused *autopaho.ConnackError
-	if errors.As(err, &refused) && (refused.ReasonCode == notAuthorized || refused.ReasonCode == badPassword) {
+	if !errors.As(err, &refused) {
+		return
+	}
+	switch refused.ReasonCode {
+	case notAuthorized, badPassword:
 		l.end(&screen.Exit{Code: screen.ExitRefused, Text: fmt.Sprintf("the broker refuses user %s: check --user, and --password-file or MUSTER_PASSWORD (or --cert)", l.user)})
+	case banned:
+		why := cmp.Or(screen.Plain(refused.Reason), "wait some minutes")
+		l.end(&screen.Exit{Code: screen.ExitRefused, Text: fmt.Sprintf("the broker has locked user %s out for now: %s; then check --password-file or MUSTER_PASSWORD (or --cert)", l.user, why)})
 	}
 }
 

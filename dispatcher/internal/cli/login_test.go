@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"muster/broker/server"
+	"muster/broker/server/users"
 	"muster/dispatcher/internal/cli/screen"
 	"muster/dispatcher/internal/identity"
 )
@@ -57,6 +58,48 @@ func TestACertificateLogsIn(t *testing.T) {
 		if _, errs, code := shell(t.Context(), t, "", args...); code != c.code || !strings.Contains(errs, c.say) {
 			t.Errorf("%s: %d, %q", name, code, errs)
 		}
+	}
+}
+
+// TestANameThatIsLockedIsRefused, even with the right password, and not taken for a broker
+// that cannot be reached.
+func TestANameThatIsLockedIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	right, wrong, usersFile := filepath.Join(dir, "right"), filepath.Join(dir, "wrong"), filepath.Join(dir, "users.yaml")
+	hash, err := users.HashPassword([]byte("correct horse battery"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{right: "correct horse battery", wrong: "another horse battery", usersFile: "users:\n  - {name: wang, role: operator, password: \"" + hash + "\"}\n"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg := server.DefaultConfig()
+	cfg.UsersFile, cfg.Listeners.TCP.Address = usersFile, "127.0.0.1:0"
+	broker, err := server.New(cfg, server.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := broker.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = broker.Stop(context.WithoutCancel(t.Context())) })
+	login := func(password string) (said string, code int) {
+		_, said, code = shell(t.Context(), t, "", "health", "--broker-only", "--broker", "mqtt://"+broker.Addr("tcp").String(), "--user", "wang", "--password-file", password)
+		return said, code
+	}
+	const locked = "the broker has locked user wang out for now: too many failed logins: wait some minutes"
+	said, code := login(wrong)
+	for tries := 1; !strings.Contains(said, locked) && tries < 100; tries++ {
+		if code != screen.ExitRefused {
+			t.Fatalf("a wrong password: %d, %s", code, said)
+		}
+		said, code = login(wrong)
+	}
+	if said, code = login(right); code != screen.ExitRefused || !strings.Contains(said, locked) {
+		t.Errorf("locked: %d, %s", code, said)
 	}
 }
 
