@@ -83,11 +83,12 @@ func (r *Reload) Again(ctx context.Context) (admin.Reloaded, error) {
 	defer context.AfterFunc(r.life, cancel)()
 	done, err := r.inTurn(ctx)
 	if err != nil {
+		why, _, _ := strings.Cut(err.Error(), "\n") // without the line that is quoted
 		err = fmt.Errorf("nothing was taken in, what was in force stays: %w", err)
 		if ctx.Err() == nil { // the end of headquarters is no trouble
 			r.Refused(err)
 		}
-		return done, &protocol.Error{Code: protocol.CodeSchema, Message: err.Error(), MessageZh: "配置有误，未做任何更改，原配置继续有效",
+		return done, &protocol.Error{Code: protocol.CodeSchema, Message: err.Error(), MessageZh: "配置有误，未做任何更改，原配置继续有效；程序给出的原因：" + why,
 			Hint:   "mend it; dispatcher check-config looks again; then reload once more",
 			HintZh: "请改正后用 dispatcher check-config 检查，再重新加载"}
 	}
