@@ -54,14 +54,30 @@ func Load(path string, dst any) (*File, error) {
 	}
 	file, err := Decode(path, data, dst)
 	if err == nil && said(file.tree) == nil {
-		return nil, fmt.Errorf("%s: holds no setting, as a file that was cut off, and every default would count: put the file back, or write one key, such as log: {level: info}", path)
+		return nil, cutOff(path)
 	}
 	return file, err
 }
 
+// CheckSaid refuses what a configuration file holds when that is no setting: it was most
+// likely cut off. What is no YAML it leaves to who reads it.
+func CheckSaid(path string, data []byte) error {
+	if tree, err := parser.ParseBytes(bytes.TrimPrefix(data, bom), 0); err == nil && said(tree) == nil {
+		return cutOff(path)
+	}
+	return nil
+}
+
+func cutOff(path string) error {
+	return fmt.Errorf("%s: holds no setting, as a file that was cut off, and every default would count: put the file back, or write one key, such as log: {level: info}", path)
+}
+
+// bom is the byte order mark of UTF-8, with which some editors begin a file.
+var bom = []byte("\xef\xbb\xbf")
+
 // Decode is Load for bytes that are already read; name stands in errors.
 func Decode(name string, data []byte, dst any) (*File, error) {
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	data = bytes.TrimPrefix(data, bom)
 	if !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0 {
 		return nil, fmt.Errorf("%s: is not UTF-8; save it as UTF-8", name)
 	}

@@ -4,6 +4,7 @@
 package folders
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"muster/configs"
+	"muster/internal/files"
 	"muster/internal/settings"
 )
 
@@ -51,9 +53,13 @@ func Of(config string) (Folders, error) {
 		return Folders{}, fmt.Errorf("cannot read the embedded configuration: %w", err)
 	}
 	if config != "" {
-		text, err := os.ReadFile(filepath.Clean(config))
+		text, err := files.Read(config)
 		if err != nil {
 			return Folders{}, fmt.Errorf("cannot read the configuration: %w", err)
+		}
+		text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
+		if err := settings.CheckSaid(config, text); err != nil {
+			return Folders{}, err
 		}
 		if err := yaml.Unmarshal(text, &k); err != nil {
 			return Folders{}, fmt.Errorf("cannot read %s: it is no YAML; dispatcher check-config says where", config)
@@ -64,6 +70,9 @@ func Of(config string) (Folders, error) {
 	}
 	if err := new(settings.File).Put(&k, settings.FromEnv(os.Environ(), &k)); err != nil {
 		return Folders{}, err
+	}
+	if k.Data == "" {
+		return Folders{}, fmt.Errorf("%s names no data_folder: write it there, or leave the key out for the default", config)
 	}
 	users := k.Broker.UsersFile
 	if k.Transport == "mqtt" {

@@ -41,3 +41,26 @@ func TestTheDatabaseIsThatOfTheHeadquartersThatIsNamed(t *testing.T) {
 	}
 	want("", "", byDefault)
 }
+
+// TestAConfigurationThatSaysNothingIsNamedAsTheCause, and not a headquarters that would
+// not run with the folder of no name.
+func TestAConfigurationThatSaysNothingIsNamedAsTheCause(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"": "holds no setting", "# cut off\n": "holds no setting", "\ufeff\n": "holds no setting",
+		"data_folder: \"\"\n": "names no data_folder", "[": "it is no YAML"} {
+		path := filepath.Join(t.TempDir(), "hq.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if own, err := folders.Of(path); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %+v, %v; want %s", text, own, err, want)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "hq.yaml")
+	if err := os.WriteFile(path, []byte("\ufeffdata_folder: truth\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if own, err := folders.Of(path); err != nil || own.Data != filepath.Join(filepath.Dir(path), "truth") {
+		t.Errorf("with a byte order mark: %+v, %v", own, err)
+	}
+}
