@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -77,12 +78,15 @@ func (c Config) ReadLists() (*job.Registry, register.File, error) {
 	}
 	name := "jobs (embedded)"
 	if c.JobsFolder != "" {
-		if err := files.LookAtFolder(c.JobsFolder); err != nil {
+		if err := lookIn(c.JobsFolder); err != nil {
 			return nil, register.File{}, c.about("jobs_folder", err)
 		}
 		jobFiles, name = os.DirFS(c.JobsFolder), c.JobsFolder
 	}
 	jobs, err := job.Load(name, jobFiles, schemas.FS)
+	if errors.Is(err, job.ErrNone) {
+		err = c.about("jobs_folder", err)
+	}
 	if err != nil {
 		return nil, register.File{}, err
 	}
@@ -90,9 +94,24 @@ func (c Config) ReadLists() (*job.Registry, register.File, error) {
 	return jobs, stores, err
 }
 
+// lookIn says why nothing can be read from a folder.
+func lookIn(folder string) error {
+	if err := files.LookAtFolder(folder); err != nil {
+		return err
+	}
+	if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no folder %s: make it, or name another", folder)
+	}
+	return nil
+}
+
 func (c Config) readRegister() (register.File, error) {
 	if c.StoresFile != "" {
-		return register.Read(c.StoresFile)
+		stores, err := register.Read(c.StoresFile)
+		if err != nil {
+			err = c.about("stores_file", err)
+		}
+		return stores, err
 	}
 	data, err := configs.FS.ReadFile("stores.csv")
 	if err != nil {

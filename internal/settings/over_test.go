@@ -97,6 +97,26 @@ func TestAnErrorSaysWhereTheValueWasGiven(t *testing.T) {
 	}
 }
 
+func TestAValueOfAnotherKindIsRefusedInWordsOfOurs(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"many: a\n":           "x.yaml:1: many: must be a list, an item a line behind a -\n   1 | many: a\n     |       ^",
+		"many:\n  a: b\n":     "x.yaml:2: many: must be a list",
+		"many: {}\n":          "x.yaml:1: many: must be a list",
+		"many: [[a]]\n":       "x.yaml:1: many[0]: must be a text, in quotes",
+		"words: [a]\n":        "x.yaml:1: words: must be keys with their values, such as key: value, a line each",
+		"words: {k: [a]}\n":   "x.yaml:1: words.k: must be a text, in quotes",
+		"wait: {a: 1}\n":      "x.yaml:1: wait: must be a duration with its unit, such as 45s",
+		"quiet: [true]\n":     "x.yaml:1: quiet: must be true or false",
+		"inner: {rate: []}\n": "x.yaml:1: inner.rate: must be a number",
+	} {
+		var c layered
+		if _, err := settings.Decode("x.yaml", []byte(text), &c); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
 func TestTheCaretStandsUnderWideCharacters(t *testing.T) {
 	t.Parallel()
 	var c layered

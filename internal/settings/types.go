@@ -42,6 +42,9 @@ func (f *File) checkNode(node ast.Node, t reflect.Type, path string) error {
 	case *ast.TagNode:
 		return f.checkNode(n.Value, t, path)
 	case *ast.MappingNode:
+		if len(n.Values) == 0 && t.Kind() != reflect.Struct && t.Kind() != reflect.Map {
+			return f.unlike(node, t, path)
+		}
 		for _, member := range n.Values {
 			if err := f.checkMember(member, t, path); err != nil {
 				return err
@@ -52,7 +55,7 @@ func (f *File) checkNode(node ast.Node, t reflect.Type, path string) error {
 		return f.checkMember(n, t, path)
 	case *ast.SequenceNode:
 		if t.Kind() != reflect.Slice {
-			return nil
+			return f.unlike(node, t, path)
 		}
 		for i, item := range n.Values {
 			if err := f.checkNode(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i)); err != nil {
@@ -88,42 +91,67 @@ func (f *File) checkMember(member *ast.MappingValueNode, t reflect.Type, path st
 	case reflect.Map:
 		return f.checkNode(member.Value, t.Elem(), inner)
 	default:
+		return f.unlike(member.Key, t, path)
 	}
 	return nil
 }
 
 func (f *File) checkScalar(node ast.Node, t reflect.Type, path string) error {
-	kind, want := node.Type(), ""
+	kind, like := node.Type(), true
 	switch {
 	case t == reflect.TypeFor[time.Duration]():
-		if text, ok := node.(*ast.StringNode); !ok || !isDuration(text.Value) {
-			want = "a duration with its unit, such as 45s"
-		}
+		text, ok := node.(*ast.StringNode)
+		like = ok && isDuration(text.Value)
 	case t.Kind() == reflect.String:
-		switch {
-		case kind != ast.StringType && kind != ast.LiteralType:
-			want = "a text, in quotes"
-		case strings.Contains(textOf(node), redact.Mark):
-			want = "the secret itself, or go: " + redact.Mark + " is what is shown in its place"
+		like = kind == ast.StringType || kind == ast.LiteralType
+		if strings.Contains(textOf(node), redact.Mark) {
+			return f.must(node, path, "the secret itself, or go: "+redact.Mark+" is what is shown in its place")
 		}
 	case t.Kind() == reflect.Bool:
-		if kind != ast.BoolType {
-			want = "true or false"
-		}
+		like = kind == ast.BoolType
 	case t.Kind() == reflect.Float64:
-		if kind != ast.IntegerType && kind != ast.FloatType && kind != ast.NanType && kind != ast.InfinityType {
-			want = "a number"
-		}
+		like = kind == ast.IntegerType || kind == ast.FloatType || kind == ast.NanType || kind == ast.InfinityType
 	case t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64:
-		if kind != ast.IntegerType {
-			want = "a whole number"
-		}
+		like = kind == ast.IntegerType
+	case t.Kind() == reflect.Slice, t.Kind() == reflect.Map, t.Kind() == reflect.Struct:
+		_, isScalar := node.(ast.ScalarNode)
+		like = !isScalar // a comment and a directive are none
 	}
-	if want == "" {
+	if like {
 		return nil
 	}
-	at := node.GetToken().Position
-	return fmt.Errorf("%s:%d: %s: must be %s%s", f.name, at.Line, strings.TrimPrefix(strings.TrimPrefix(path, "$"), "."), want, quoted(f.source, at.Line, at.Column))
+	return f.unlike(node, t, path)
+}
+
+// unlike is the error about a value that is of another kind than t, nil when t takes any.
+func (f *File) unlike(node ast.Node, t reflect.Type, path string) error {
+	kind := t.Kind()
+	switch {
+	case t == reflect.TypeFor[time.Duration]():
+		return f.must(node, path, "a duration with its unit, such as 45s")
+	case kind == reflect.String:
+		return f.must(node, path, "a text, in quotes")
+	case kind == reflect.Bool:
+		return f.must(node, path, "true or false")
+	case kind == reflect.Float64:
+		return f.must(node, path, "a number")
+	case kind >= reflect.Int && kind <= reflect.Uint64:
+		return f.must(node, path, "a whole number")
+	case kind == reflect.Slice:
+		return f.must(node, path, "a list, an item a line behind a -")
+	case kind == reflect.Map, kind == reflect.Struct:
+		return f.must(node, path, "keys with their values, such as key: value, a line each")
+	}
+	return nil
+}
+
+// must is the error that the value at a path must be something else.
+func (f *File) must(node ast.Node, path, want string) error {
+	at, key := node.GetToken().Position, strings.TrimPrefix(strings.TrimPrefix(path, "$"), ".")
+	if key != "" {
+		key += ": "
+	}
+	return fmt.Errorf("%s:%d: %smust be %s%s", f.name, at.Line, key, want, quoted(f.source, at.Line, at.Column))
 }
 
 // textOf is what a node that is a text says.

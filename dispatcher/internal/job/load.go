@@ -68,6 +68,9 @@ type column struct {
 	Aggregate []protocol.Aggregate `yaml:"aggregate"`
 }
 
+// ErrNone says that a folder holds no job.
+var ErrNone = errors.New("holds no *.yaml: put the files of the jobs there, or leave jobs_folder out for the built-in ones")
+
 // Load reads every *.yaml of the folder, which is called dir in errors. A schema
 // is a file beside the job's, or else one of schemas, by its bare name. The first
 // fault of any file is returned as "file:line: key: reason", because a job that
@@ -78,7 +81,7 @@ func Load(dir string, folder, schemas fs.FS) (*Registry, error) {
 		return nil, fmt.Errorf("cannot list jobs in %s: %w", dir, err)
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("cannot load jobs: %s holds no *.yaml", dir)
+		return nil, fmt.Errorf("cannot load jobs: %s %w", dir, ErrNone)
 	}
 	specs, from := make([]Spec, 0, len(names)), map[string]string{}
 	for _, name := range names {

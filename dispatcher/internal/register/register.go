@@ -155,10 +155,15 @@ func Format(places []store.Place) ([]byte, error) {
 
 func unreadable(name string, err error) error {
 	var bad *csv.ParseError
-	if errors.As(err, &bad) {
-		return fmt.Errorf("%s:%d: %w", name, bad.Line, bad.Err)
+	switch {
+	case !errors.As(err, &bad):
+		return fmt.Errorf("%s: %w", name, err)
+	case errors.Is(bad, csv.ErrBareQuote):
+		return fmt.Errorf("%s:%d: a \" stands within a field that does not begin with one: write the field in quotes, and \"\" for each within", name, bad.Line)
+	case errors.Is(bad, csv.ErrQuote):
+		return fmt.Errorf("%s:%d: a field that begins with \" has no end, or text behind it: end it with \", and write \"\" for each within", name, bad.StartLine)
 	}
-	return fmt.Errorf("%s: %w", name, err)
+	return fmt.Errorf("%s:%d: %w", name, bad.Line, bad.Err)
 }
 
 // row remembers where an id was read.
@@ -237,8 +242,11 @@ func parseLabels(field string) (map[string]string, error) {
 			continue
 		}
 		key, value, ok := strings.Cut(part, "=")
-		if !ok || !labelKey.MatchString(key) {
+		switch {
+		case !ok:
 			return nil, fmt.Errorf("label %q must be key=value", clip(part))
+		case !labelKey.MatchString(key):
+			return nil, fmt.Errorf("label %q has the key %q, which must be 1 to 63 of A-Z a-z 0-9 . _ - and start with a letter or digit; its value may be in any script", clip(part), clip(key))
 		}
 		if err := checkText("label "+key, value, maxLabelRunes); err != nil {
 			return nil, err

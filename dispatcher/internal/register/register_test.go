@@ -82,7 +82,10 @@ func TestBadListsAreRefusedWithTheirLine(t *testing.T) {
 		"label empty":    {header + "A1,One,UTC,region=\n", `s.csv:2: label region is empty`},
 		"label twice":    {header + "A1,One,UTC,a=1;a=2\n", `s.csv:2: label "a" stands twice`},
 		"label breaks":   {header + "A1,One,UTC,a=1=2\n", `s.csv:2: label a has the value "1=2"`},
-		"open quote":     {header + "A1,\"One,UTC,\n", `s.csv:2: extraneous or missing " in quoted-field`},
+		"open quote":     {header + "A1,\"One,UTC,\n", `s.csv:2: a field that begins with " has no end, or text behind it: end it with ", and write "" for each within`},
+		"end far below":  {header + "A1,\"One,UTC,\n" + strings.Replace(ok, "A1", "A2", 1), `s.csv:2: a field that begins with " has no end`},
+		"inner quote":    {header + "A1,One \"1\",UTC,\n", `s.csv:2: a " stands within a field that does not begin with one: write the field in quotes, and "" for each within`},
+		"label's key":    {header + "A1,One,UTC,区=1\n", `s.csv:2: label "区=1" has the key "区", which must be 1 to 63 of A-Z a-z 0-9 . _ -`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
