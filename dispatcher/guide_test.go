@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -8,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"muster/schemas"
 )
 
 // TestTheGuideHasEveryCommandAndNoOther: docs/guides/cli.md lists what this program has;
@@ -76,4 +80,55 @@ func documented(section string) map[string][]string {
 		}
 	}
 	return listed
+}
+
+// TestTheGuideHasEveryFlagOfRunWithItsMember, and every member of a run request.
+func TestTheGuideHasEveryFlagOfRunWithItsMember(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/guides/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := schemas.FS.ReadFile("run_request.v1.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema struct{ Properties map[string]json.RawMessage }
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	delete(schema.Properties, "job") // the argument
+	_, table, _ := strings.Cut(string(page), "| flag of `run` | member | says |\n|---|---|---|\n")
+	flags, members := map[string]bool{}, map[string]bool{}
+	for line := range strings.Lines(table) {
+		cells := strings.Split(line, " | ")
+		if len(cells) != 3 {
+			break
+		}
+		for _, flag := range regexp.MustCompile("`--([a-z-]+)").FindAllStringSubmatch(cells[0], -1) {
+			flags[flag[1]] = true
+		}
+		if member, isOne := strings.CutPrefix(cells[1], "`"); isOne {
+			members[strings.TrimSuffix(member, "`")] = true
+		}
+	}
+	if want := slices.Sorted(maps.Keys(schema.Properties)); !slices.Equal(slices.Sorted(maps.Keys(members)), want) {
+		t.Errorf("the guide has the members %q, the schema %q", slices.Sorted(maps.Keys(members)), want)
+	}
+	of := map[string]map[string]bool{}
+	for _, cmd := range commands() {
+		of[cmd.Name()] = map[string]bool{}
+		for _, flag := range regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z-]+)`).FindAllStringSubmatch(cmd.Flags().FlagUsages(), -1) {
+			of[cmd.Name()][flag[1]] = true
+		}
+	}
+	maps.DeleteFunc(of["run"], func(flag string, _ bool) bool { return of["jobs"][flag] }) // by which headquarters is reached
+	if want := slices.Sorted(maps.Keys(of["run"])); len(want) < 10 || !slices.Equal(slices.Sorted(maps.Keys(flags)), want) {
+		t.Errorf("the guide has the flags %q of run, which has %q", slices.Sorted(maps.Keys(flags)), want)
+	}
+	for flag := range of["run"] {
+		if !of["retry"][flag] && flag != "input" && flag != "input-file" {
+			t.Errorf("retry has no --%s", flag)
+		}
+	}
 }

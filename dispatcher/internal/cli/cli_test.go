@@ -189,6 +189,8 @@ func TestRunOrdersWhatTheFlagsSay(t *testing.T) {
 		"list":      {[]string{"--stores", "007, 1E5,007"}, 2, `{}`},
 		"file":      {[]string{"--stores", "@" + list}, 1, `{}`},
 		"label":     {[]string{"--stores", "label:region!=east"}, 1, `{}`},
+		"all but":   {[]string{"--stores", "allBut:007"}, 1, `{}`},
+		"but those": {[]string{"--stores", "allBut:@" + list}, 1, `{}`},
 		"text":      {[]string{"--stores", "all", "--input", "date=2026-09-17", "--input", "note=1E5", "--input", "eq=a=b"}, 2, `{"date":"2026-09-17","eq":"a=b","note":"1E5"}`},
 		"JSON":      {[]string{"--stores", "all", "--input", "topErrors:=5"}, 2, `{"topErrors":5}`},
 		"over file": {[]string{"--stores", "all", "--input-file", file, "--input", "date=yesterday"}, 2, `{"date":"yesterday","excerptLines":7}`},
@@ -199,12 +201,12 @@ func TestRunOrdersWhatTheFlagsSay(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, run, err)
 		}
 	}
-	reply := hq.ordered("run", "collect_log", "--stores", "all", "--barrier", "90s", "--makeup", "0s", "--attempts", "4", "--max-running", "3", "--priority", "-2", "--request-id", "mine")
+	reply := hq.ordered("run", "collect_log", "--stores", "all", "--barrier", "90s", "--makeup", "0s", "--attempts", "4", "--max-running", "3", "--priority", "-2", "--grants-per-second", "0.5", "--grant-burst", "2", "--request-id", "mine")
 	run, err := hq.store.GetRun(t.Context(), reply.RunID)
-	if p := run.Policy; err != nil || p.Barrier != 90*time.Second || p.Makeup != 0 || p.Attempts != 4 || p.MaxRunning != 3 || p.Priority != -2 {
+	if p := run.Policy; err != nil || p.Barrier != 90*time.Second || p.Makeup != 0 || p.Attempts != 4 || p.MaxRunning != 3 || p.Priority != -2 || p.GrantRate != 0.5 || p.GrantBurst != 2 {
 		t.Errorf("settings: %+v, %v", p, err)
 	}
-	again := hq.ordered("run", "collect_log", "--stores", "all", "--barrier", "90s", "--makeup", "0s", "--attempts", "4", "--max-running", "3", "--priority", "-2", "--request-id", "mine")
+	again := hq.ordered("run", "collect_log", "--stores", "all", "--barrier", "90s", "--makeup", "0s", "--attempts", "4", "--max-running", "3", "--priority", "-2", "--grants-per-second", "0.5", "--grant-burst", "2", "--request-id", "mine")
 	if again.RunID != run.RunID || !*again.Duplicate {
 		t.Errorf("the same id: %+v", again)
 	}
@@ -219,6 +221,8 @@ func TestBadCommandLinesAskNobody(t *testing.T) {
 		"no stores":       {[]string{"run", "collect_log"}, `required flag(s) "stores" not set`},
 		"no job":          {[]string{"run", "--stores", "all"}, "run takes one job, not 0 arguments"},
 		"empty stores":    {[]string{"run", "j", "--stores", " , "}, `--stores " , " names no store`},
+		"all but nobody":  {[]string{"run", "j", "--stores", "allBut:"}, `--stores "allBut:" names no store`},
+		"retry barrier":   {[]string{"retry", "r", "--barrier", "1500ms"}, "--barrier 1.5s must be whole seconds"},
 		"empty label":     {[]string{"run", "j", "--stores", "label:"}, "--stores label: needs an expression"},
 		"lost file":       {[]string{"run", "j", "--stores", "@/no/such/file"}, "cannot read the list of stores"},
 		"input":           {[]string{"run", "j", "--stores", "all", "--input", "date"}, `--input "date" must be KEY=TEXT or KEY:=JSON`},

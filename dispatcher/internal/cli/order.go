@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,11 +21,7 @@ type order struct {
 	inputFile string
 	reason    string
 	requestID string
-	barrier   time.Duration
-	makeup    time.Duration
-	attempts  int
-	running   int
-	priority  int
+	choice    choice
 	dry       bool
 	wait      bool
 }
@@ -35,7 +30,7 @@ func runCommand() *cobra.Command {
 	var a access
 	var o order
 	cmd := &cobra.Command{
-		Use:   "run JOB --stores all|ID,ID|@FILE|label:EXPRESSION",
+		Use:   "run JOB --stores all|ID,ID|@FILE|allBut:ID,ID|label:EXPRESSION",
 		Short: "Order a job at every store, or at some, and wait for the report if asked to",
 		Long: `Order a job at stores. Every store of the choice must be known, or nothing is created.
 
@@ -45,6 +40,7 @@ Exit codes: 0 accepted (with --wait: the report is complete), 2 refused,
 waited for, and 6 means that they did not).`,
 		Example: `  dispatcher run collect_log --stores all --input date=2026-09-17 --wait
   dispatcher run collect_log --stores label:region=east,format!=kiosk --barrier 60s
+  dispatcher run collect_log --stores allBut:SH_0312,SH_0313 --grants-per-second 20 --grant-burst 5
   dispatcher run collect_log --stores @missing.txt --input topErrors:=5`,
 		Args: screen.One("job"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -59,16 +55,12 @@ waited for, and 6 means that they did not).`,
 	a.flags(cmd)
 	a.signing(cmd)
 	f := cmd.Flags()
-	f.StringVar(&o.stores, "stores", "", "all, ids parted by commas, @FILE with an id a line, or label:EXPRESSION")
+	f.StringVar(&o.stores, "stores", "", "all, ids parted by commas, @FILE with an id a line, label:EXPRESSION, or allBut: before ids or @FILE")
 	f.StringArrayVar(&o.inputs, "input", nil, "KEY=TEXT, or KEY:=JSON for numbers and the like; may be repeated")
 	f.StringVar(&o.inputFile, "input-file", "", "JSON file with the input, - for standard input; --input goes over it")
 	f.StringVar(&o.reason, "reason", "", "why; it stands in the report")
 	f.StringVar(&o.requestID, "request-id", "", "the same id and content is the same run (default: a new one)")
-	f.DurationVar(&o.barrier, "barrier", 0, "from now to the report (default: the job's)")
-	f.DurationVar(&o.makeup, "makeup", 0, "from the report to the close (default: the job's)")
-	f.IntVar(&o.attempts, "attempts", 0, "executions a task (default: the job's)")
-	f.IntVar(&o.running, "max-running", 0, "cap on stores that run at once (default: the job's)")
-	f.IntVar(&o.priority, "priority", 0, "-100 to 100, higher is admitted first (default: the job's)")
+	o.choice.flags(cmd, "the job's")
 	f.BoolVar(&o.dry, "dry-run", false, "only say what the run would meet")
 	f.BoolVar(&o.wait, "wait", false, "wait for the approval if one is needed, then for the report, and show progress")
 	if err := cmd.MarkFlagRequired("stores"); err != nil {
@@ -89,30 +81,9 @@ func (o order) request(cmd *cobra.Command, jobName string) (protocol.RunRequest,
 	if request.Input, err = input(cmd.InOrStdin(), o.inputFile, o.inputs); err != nil {
 		return request, err
 	}
-	for _, d := range []struct {
-		flag string
-		from time.Duration
-		to   **int
-	}{{"barrier", o.barrier, &request.BarrierSeconds}, {"makeup", o.makeup, &request.MakeupSeconds}} {
-		if !cmd.Flags().Changed(d.flag) {
-			continue
-		}
-		if d.from%time.Second != 0 {
-			return request, fmt.Errorf("--%s %s must be whole seconds", d.flag, d.from)
-		}
-		seconds := int(d.from / time.Second)
-		*d.to = &seconds
-	}
-	for _, n := range []struct {
-		flag string
-		from int
-		to   **int
-	}{{"attempts", o.attempts, &request.Attempts}, {"max-running", o.running, &request.MaxRunning}, {"priority", o.priority, &request.Priority}} {
-		if cmd.Flags().Changed(n.flag) {
-			*n.to = &n.from
-		}
-	}
-	return request, nil
+	err = o.choice.into(cmd, members{&request.BarrierSeconds, &request.MakeupSeconds, &request.Attempts, &request.MaxRunning, &request.GrantBurst, &request.Priority,
+		&request.GrantsPerSecond})
+	return request, err
 }
 
 // targets reads --stores. A store whose id is "all" must be named by a file.
@@ -126,20 +97,31 @@ func targets(text string) (protocol.Targets, error) {
 		}
 		return protocol.Targets{Labels: expression}, nil
 	}
-	var ids []string
-	if file, ok := strings.CutPrefix(text, "@"); ok {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return protocol.Targets{}, fmt.Errorf("cannot read the list of stores: %w", err)
-		}
-		ids = listed(string(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))))
-	} else {
-		ids = listed(strings.ReplaceAll(text, ",", "\n"))
+	rest, allBut := strings.CutPrefix(text, "allBut:")
+	ids, err := named(rest)
+	if err == nil && len(ids) == 0 {
+		err = fmt.Errorf("--stores %q names no store", text)
 	}
-	if len(ids) == 0 {
-		return protocol.Targets{}, fmt.Errorf("--stores %q names no store", text)
+	switch {
+	case err != nil:
+		return protocol.Targets{}, err
+	case allBut:
+		return protocol.Targets{AllBut: ids}, nil
 	}
 	return protocol.Targets{Stores: ids}, nil
+}
+
+// named are the ids of a text, parted by commas, or of the file behind an @.
+func named(text string) ([]string, error) {
+	file, ofFile := strings.CutPrefix(text, "@")
+	if !ofFile {
+		return listed(strings.ReplaceAll(text, ",", "\n")), nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the list of stores: %w", err)
+	}
+	return listed(string(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))), nil
 }
 
 // listed takes the first field of each line. Blank lines, # comments and the

@@ -11,6 +11,7 @@ func retryCommand() *cobra.Command {
 	var a access
 	var stores []string
 	var reason, requestID string
+	var c choice
 	var dry, wait bool
 	cmd := &cobra.Command{
 		Use:   "retry RUN",
@@ -24,6 +25,10 @@ func retryCommand() *cobra.Command {
 			if request.RequestID == "" {
 				request.RequestID = newID()
 			}
+			if err := c.into(cmd, members{&request.BarrierSeconds, &request.MakeupSeconds, &request.Attempts, &request.MaxRunning, &request.GrantBurst, &request.Priority,
+				&request.GrantsPerSecond}); err != nil {
+				return err
+			}
 			return orderAndWait(cmd, &a, protocol.VerbRetry, request, wait && !dry)
 		},
 	}
@@ -33,6 +38,7 @@ func retryCommand() *cobra.Command {
 	f.StringSliceVar(&stores, "stores", nil, "ids of stores (default: all that the report counts as failed, timed out or offline)")
 	f.StringVar(&reason, "reason", "", "why; it stands in the report")
 	f.StringVar(&requestID, "request-id", "", "the same id and content is the same run (default: a new one)")
+	c.flags(cmd, "that run's")
 	f.BoolVar(&dry, "dry-run", false, "only say what would be ordered")
 	f.BoolVar(&wait, "wait", false, "wait for the approval if one is needed, then for the report, and show progress")
 	return cmd
