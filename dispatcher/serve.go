@@ -129,6 +129,9 @@ which goes over both. An empty variable counts as none. Lists and maps are YAML:
 			default:
 				screen.Say(cmd.OutOrStdout(), "configuration is valid: jobs %d, stores %d\n", found.Jobs, found.Stores)
 			}
+			if open := files.CheckGuarded(cfg.UsersFile()); open != nil {
+				screen.Say(cmd.ErrOrStderr(), "warning: %v\n", open)
+			}
 			for _, old := range cfg.Ended(time.Now()) {
 				screen.Say(cmd.ErrOrStderr(), "warning: %v; clients will refuse it: give the listener a new one, or set this machine's clock right\n", old)
 			}

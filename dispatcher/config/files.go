@@ -120,14 +120,18 @@ func (c Config) readRegister() (register.File, error) {
 	return register.File{Name: "stores.csv (embedded)", Data: data}, nil
 }
 
+// UsersFile is the users file that counts, "" for none.
+func (c Config) UsersFile() string {
+	if c.Transport == TransportMQTT {
+		return c.MQTT.UsersFile
+	}
+	return c.Broker.UsersFile
+}
+
 // ReadPeople reads who may ask for what.
 func (c Config) ReadPeople() (*people.People, error) {
-	external := c.Transport == TransportMQTT
-	file := c.Broker.UsersFile
-	if external {
-		file = c.MQTT.UsersFile
-	}
-	signed := external && c.Identity.Folder != "" && !c.MQTT.TrustRequests
+	file := c.UsersFile()
+	signed := c.Transport == TransportMQTT && c.Identity.Folder != "" && !c.MQTT.TrustRequests
 	if file == "" {
 		return people.New(people.Config{Anonymous: true, RequireSigned: signed})
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"time"
 
+	"muster/internal/files"
 	"muster/internal/machine"
 )
 
@@ -97,19 +98,34 @@ func Clock() Check {
 	}}
 }
 
-// Certificate checks until when the first certificate of a PEM file is good.
-func Certificate(name, file, mend string) Check {
+// Certificate checks until when the first certificate of a PEM file is good. again says how
+// one that is not there or cannot be read comes back, and renew how one that ends is renewed.
+func Certificate(name, file, again, renew string) Check {
 	return Check{name, func(context.Context) Finding {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return Bad(mend, "cannot be read: %v", err)
+			return Bad(again, "cannot be read: %v", err)
 		}
 		cert, err := FirstCertificate(text)
 		if err != nil {
-			return Bad(mend, "cannot use %s: %v", file, err)
+			return Bad(again, "cannot use %s: %v", file, err)
 		}
-		return Ends(file, cert.NotBefore, cert.NotAfter, mend)
+		return Ends(file, cert.NotBefore, cert.NotAfter, renew)
 	}}
+}
+
+// Guarded says of a file that tells who may log in what others may do with it that they
+// must not; well is what it is otherwise.
+func Guarded(file string, well Finding) Finding {
+	const mend = "run the chmod that is named, as the owner of the file"
+	err := files.CheckGuarded(file)
+	switch {
+	case errors.Is(err, files.ErrOthersWrite):
+		return Bad(mend, "%v", err)
+	case err != nil:
+		return Warning(mend, "%v", err)
+	}
+	return well
 }
 
 // FirstCertificate is the first certificate of a PEM text.

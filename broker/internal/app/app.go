@@ -249,6 +249,9 @@ func (g given) check(ctx context.Context, out, errs io.Writer, effective, asJSON
 	default:
 		_, err = fmt.Fprintln(out, "configuration is valid")
 	}
+	if open := files.CheckGuarded(cfg.Broker.UsersFile); open != nil {
+		fmt.Fprintf(errs, "warning: %v\n", open)
+	}
 	for _, old := range cfg.Broker.Ended(time.Now()) {
 		fmt.Fprintf(errs, "warning: %v; clients will refuse it: give the listener a new one, or set this machine's clock right\n", cfg.located(old))
 	}

@@ -26,12 +26,14 @@ func checks(cfg Config, path string, trouble error) []doctor.Check {
 			continue
 		}
 		if l.CertFile != "" {
+			const anew = "put a new certificate and its key there; a broker that runs reads them by itself"
 			all = append(all,
 				doctor.Check{Name: "files of listener " + name, Look: func(context.Context) doctor.Finding { return lookAtFiles(cfg, name) }},
-				doctor.Certificate("certificate of listener "+name, l.CertFile, "put a new certificate and its key there; a broker that runs reads them by itself"))
+				doctor.Certificate("certificate of listener "+name, l.CertFile, anew, anew))
 		}
 		if l.ClientCAFile != "" {
-			all = append(all, doctor.Certificate("authority of listener "+name, l.ClientCAFile, "put the certificate of the authority there that signs those of the terminals, and start again"))
+			const anew = "put the certificate of the authority there that signs those of the terminals, and start again"
+			all = append(all, doctor.Certificate("authority of listener "+name, l.ClientCAFile, anew, anew))
 		}
 		all = append(all, doctor.Listener("listener "+name, l.Address, "broker", asks(name, l)))
 	}
@@ -67,10 +69,11 @@ func lookAtUsers(cfg Config) doctor.Finding {
 	if err != nil {
 		return doctor.Bad("mend the file; a broker that runs keeps what it has until then", "%v", err)
 	}
+	known := doctor.Good("%s names %s and %s", cfg.Broker.UsersFile, doctor.Count(users, "user"), doctor.Count(terminals, "terminal"))
 	if users+terminals == 0 {
-		return doctor.Warning("write users into it: broker hash-password makes the hash of a password", "%s names nobody, so nobody gets in by name", cfg.Broker.UsersFile)
+		known = doctor.Warning("write users into it: broker hash-password makes the hash of a password", "%s names nobody, so nobody gets in by name", cfg.Broker.UsersFile)
 	}
-	return doctor.Good("%s names %s and %s", cfg.Broker.UsersFile, doctor.Count(users, "user"), doctor.Count(terminals, "terminal"))
+	return doctor.Guarded(cfg.Broker.UsersFile, known)
 }
 
 func lookAtFiles(cfg Config, name string) doctor.Finding {

@@ -14,6 +14,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -108,6 +109,19 @@ func TestDoctorLooksAtFilesCertificatesAndListeners(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("nobody may log in", 0, map[string]string{"users": "warn names nobody"})
+	openTo := func(mode os.FileMode) {
+		t.Helper()
+		if err := os.Chmod(filepath.Join(folder, "users.yaml"), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if runtime.GOOS != "windows" { // which keeps rights elsewhere
+		openTo(0o666)
+		expect("others may write", 1, map[string]string{"users": "fail others may write it"})
+		openTo(0o644)
+		expect("everybody may read", 0, map[string]string{"users": "warn everybody may read it"})
+		openTo(0o600)
+	}
 
 	serving, stop := context.WithCancel(t.Context())
 	log, ended := &output{}, make(chan int, 1)

@@ -76,7 +76,7 @@ func (s site) lookAtFiles(context.Context) doctor.Finding {
 	if err := s.cfg.CheckFiles(); err != nil {
 		return doctor.Bad("mend the file that is named", "%v", err)
 	}
-	return doctor.Good("all can be read")
+	return doctor.Guarded(s.cfg.UsersFile(), doctor.Good("all can be read"))
 }
 
 func (s site) lookAtHeadquarters(ctx context.Context) doctor.Finding {
@@ -129,12 +129,14 @@ func (s site) lookAtDatabase(ctx context.Context) doctor.Finding {
 func (s site) lines() []doctor.Check {
 	var checks []doctor.Check
 	if folder := s.cfg.Identity.Folder; folder != "" {
+		const again = "restore it from a backup of the identity folder: no start makes another"
 		checks = append(checks,
-			doctor.Certificate("certificate of the authority", filepath.Join(folder, identity.FileAuthority), "make a new headquarters with dispatcher init, and enrol every terminal"),
-			doctor.Certificate("certificate of the broker", filepath.Join(folder, identity.FileServer), "start headquarters, which renews it"))
+			doctor.Certificate("certificate of the authority", filepath.Join(folder, identity.FileAuthority), again, "make a new headquarters with dispatcher init, and enrol every terminal"),
+			doctor.Certificate("certificate of the broker", filepath.Join(folder, identity.FileServer), again, "start headquarters, which renews it"))
 	}
 	if file := s.cfg.MQTT.CertFile; file != "" && s.cfg.Transport == config.TransportMQTT {
-		checks = append(checks, doctor.Certificate("certificate to log in with", file, "dispatcher certify makes a new one"))
+		const certify = "dispatcher certify makes a new one"
+		checks = append(checks, doctor.Certificate("certificate to log in with", file, certify, certify))
 	}
 	if s.cfg.Transport == config.TransportEmbedded {
 		l := s.cfg.Broker.Listeners
