@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -39,7 +40,7 @@ func enroll(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if code >= 0 {
 		return code
 	}
-	id, err := enrol.Enrol(ctx, request)
+	id, err := enrol.Enrol(ctx, request.Request)
 	if err != nil {
 		fmt.Fprintln(stderr, "edge-agent: enroll:", err)
 		return 1
@@ -51,9 +52,16 @@ func enroll(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
+// enrolment is what to ask for, and the broker.url that the configuration names, "" for none.
+type enrolment struct {
+	enrol.Request
+	broker string
+}
+
 // settingsOf says what belongs into the agent's configuration after an enrolment.
-// The broker usually stands beside the enrolment, at its protocol's own port.
-func settingsOf(request enrol.Request) string {
+// Where that names no broker, it usually stands beside the enrolment, at its protocol's
+// own port.
+func settingsOf(request enrolment) string {
 	folder := request.Folder
 	if whole, err := filepath.Abs(folder); err == nil {
 		folder = whole
@@ -62,7 +70,7 @@ func settingsOf(request enrol.Request) string {
 	if base, err := enrol.ParseURL(request.URL); err == nil {
 		host = base.Hostname()
 	}
-	broker := "mqtts://" + net.JoinHostPort(host, link.Schemes()["mqtts"])
+	broker := cmp.Or(request.broker, "mqtts://"+net.JoinHostPort(host, link.Schemes()["mqtts"]))
 	return fmt.Sprintf(`its configuration needs this (another broker.url, if headquarters' broker is elsewhere):
 
 identity:
@@ -74,7 +82,7 @@ broker:
 
 // enrolmentOf reads the command line, flags over the file; code is -1 when there
 // is something to ask for. It gives up when ctx ends.
-func enrolmentOf(ctx context.Context, args []string, stdout, stderr io.Writer) (request enrol.Request, code int) {
+func enrolmentOf(ctx context.Context, args []string, stdout, stderr io.Writer) (request enrolment, code int) {
 	flags := flag.NewFlagSet("edge-agent enroll", flag.ContinueOnError)
 	flags.StringVar(&request.Token, "token", "", "`token` of headquarters; every user of this machine can read it here, prefer --token-file")
 	tokenFile := flags.String("token-file", "", "`file` with the token of headquarters, readable by its owner alone; -: asked for, or from standard input")
@@ -85,7 +93,7 @@ func enrolmentOf(ctx context.Context, args []string, stdout, stderr io.Writer) (
 	flags.BoolVar(&request.Force, "force", false, "replace an identity that is there")
 	path := flags.String("config", "", "configuration `file` of this terminal")
 	flags.StringVar(path, "c", "", "configuration `file` of this terminal")
-	wrong := func(err error) (enrol.Request, int) {
+	wrong := func(err error) (enrolment, int) {
 		fmt.Fprintln(stderr, "edge-agent: enroll:", err)
 		return request, exitUsage
 	}
@@ -106,6 +114,9 @@ func enrolmentOf(ctx context.Context, args []string, stdout, stderr io.Writer) (
 			return request, 1
 		}
 		request.Store, request.Terminal = cfg.Store, cfg.Terminal
+		if cfg.Given("broker.url") {
+			request.broker = cfg.Broker.URL
+		}
 		for _, given := range []struct {
 			flag *string
 			file string
@@ -165,7 +176,7 @@ func askedFor(in *os.File, stderr io.Writer) (string, error) {
 
 // tokenOf reads the token from path, - for standard input; without a path the command
 // line had it, of which it warns. code is as in enrolmentOf.
-func tokenOf(ctx context.Context, request enrol.Request, path string, stderr io.Writer) (_ enrol.Request, code int) {
+func tokenOf(ctx context.Context, request enrolment, path string, stderr io.Writer) (_ enrolment, code int) {
 	var err error
 	switch path {
 	case "":

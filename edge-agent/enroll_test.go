@@ -54,7 +54,7 @@ executors:
 		t.Fatal(err)
 	}
 	bin := build(t)
-	enrollAs(t, bin, door, path)
+	enrollAs(t, bin, door, path, "mqtts://"+headquarters.broker.Addr("tls").String())
 	var log bytes.Buffer
 	agent := exec.Command(bin, "-config", path)
 	agent.Stderr = &log
@@ -89,7 +89,7 @@ executors:
 }
 
 // enrollAs gets the identity of pos-1 of 007, once, and sees it checked.
-func enrollAs(t *testing.T, bin string, door *hqtest.Enrolment, config string) {
+func enrollAs(t *testing.T, bin string, door *hqtest.Enrolment, config, broker string) {
 	t.Helper()
 	run := func(args ...string) (string, int) {
 		cmd := exec.Command(bin, args...)
@@ -110,7 +110,7 @@ func enrollAs(t *testing.T, bin string, door *hqtest.Enrolment, config string) {
 	if err := errors.Join(os.WriteFile(open, []byte(token), 0o600), os.Chmod(open, 0o644)); err != nil { //nolint:gosec // it is what is refused
 		t.Fatal(err)
 	}
-	configuration := fmt.Sprintf("\nidentity:\n  folder: %q\nbroker:\n  url: \"mqtts://127.0.0.1:8883\"\n", filepath.Join(filepath.Dir(config), "identity"))
+	configuration := fmt.Sprintf("\nidentity:\n  folder: %q\nbroker:\n  url: %q\n", filepath.Join(filepath.Dir(config), "identity"), broker)
 	for _, tc := range []struct {
 		args []string
 		code int

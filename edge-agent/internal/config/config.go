@@ -200,6 +200,10 @@ func (c *Config) Effective() ([]settings.Effective, error) {
 	return c.file.Effective(&whole)
 }
 
+// Given says of a configuration that was read from a file whether a key, such as
+// broker.url, was given, and is no default.
+func (c *Config) Given(key string) bool { return c.file.Given(key) }
+
 const idRule = "must be 1 to 63 of the characters A-Z a-z 0-9 . _ - and begin with a letter or digit"
 
 func (c *Config) check(file *settings.File) error {

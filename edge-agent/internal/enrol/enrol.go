@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"muster/edge-agent/internal/identity"
-	"muster/internal/protocol"
 	"muster/internal/settings"
 	"muster/internal/trust"
 )
@@ -57,14 +56,14 @@ func Enrol(ctx context.Context, r Request) (*identity.Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := identity.EnrolmentKey(r.Folder)
-	if err != nil {
+	a := attempt{folder: r.Folder, new: !there(r.Folder)}
+	if a.key, a.kept, err = identity.EnrolmentKey(r.Folder); err != nil {
 		return nil, fmt.Errorf("cannot enrol into %s: %w", r.Folder, err)
 	}
-	got, err := post(ctx, pinned(base.Hostname(), pin, r.Wall), base.JoinPath("v1", "enrol"),
-		question{Token: r.Token, Store: r.Store, Terminal: r.Terminal}, key)
+	got, err := post(ctx, a.keeping(pinned(base.Hostname(), pin, r.Wall)), base.JoinPath("v1", "enrol"),
+		question{Token: r.Token, Store: r.Store, Terminal: r.Terminal}, a.key)
 	if err != nil {
-		return nil, errors.Join(err, forget(r.Folder, err))
+		return nil, a.failed(err)
 	}
 	authority, err := trust.DecodeCertificate([]byte(got.Authority))
 	if err != nil {
@@ -76,22 +75,12 @@ func Enrol(ctx context.Context, r Request) (*identity.Identity, error) {
 	if r.Store != "" && (got.Store != r.Store || got.Terminal != r.Terminal) {
 		return nil, fmt.Errorf("cannot use headquarters' answer: it is for terminal %s of store %s, not for %s of %s", got.Terminal, got.Store, r.Terminal, r.Store)
 	}
-	id, err := identity.Create(r.Folder, identity.Parts{Store: got.Store, Terminal: got.Terminal, Key: key,
+	id, err := identity.Create(r.Folder, identity.Parts{Store: got.Store, Terminal: got.Terminal, Key: a.key,
 		Certificate: []byte(got.Certificate), Authority: []byte(got.Authority), Trust: got.Trust, EnrolmentURL: base.String()}, r.Wall())
 	if err != nil {
 		return nil, fmt.Errorf("cannot use headquarters' answer: %w", err)
 	}
 	return id, nil
-}
-
-// forget drops the key of the enrolment when headquarters takes this one never
-// again, so that the next enrolment makes another.
-func forget(folder string, err error) error {
-	var refusal *Refusal
-	if !errors.As(err, &refusal) || refusal.Code != protocol.CodeConflict || refusal.Path != "/csr" {
-		return nil
-	}
-	return identity.DropEnrolmentKey(folder)
 }
 
 // ParseURL reads an address of headquarters' enrolment.

@@ -86,6 +86,27 @@ func TestAnEnrolmentThatWasCutOffIsAskedForAgainWithTheSameToken(t *testing.T) {
 	b.open()
 }
 
+// TestAKeyThatWasSentOutlivesAnotherTokensRefusal: the first token is good for no other key.
+func TestAKeyThatWasSentOutlivesAnotherTokensRefusal(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.hq.Lose(1)
+	token := b.hq.Token(holder)
+	same := func(r *enrol.Request) { r.Token = token }
+	if _, err := b.enrol(same); err == nil {
+		t.Fatal("a lost answer enrolled")
+	}
+	if _, err := b.enrol(func(r *enrol.Request) {
+		r.Token = "mt1." + strings.Repeat("A", 43) + "." + strings.SplitN(r.Token, ".", 3)[2]
+	}); err == nil || !strings.Contains(err.Error(), "the token is unknown") {
+		t.Fatalf("another token: %v", err)
+	}
+	if _, err := b.enrol(same); err != nil {
+		t.Fatal(err)
+	}
+	b.open()
+}
+
 func TestAKeyThatHeadquartersTakesNeverAgainIsReplaced(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -161,8 +182,8 @@ func TestWhatCannotBeTrustedOrUsedIsRefusedAndSaysWhatToDo(t *testing.T) {
 		if _, err := b.enrol(func(r *enrol.Request) { tc.change(b, r) }); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: got %v, want %q", name, err, tc.want)
 		}
-		if identity.Finished(b.folder) {
-			t.Errorf("%s: an identity was made", name)
+		if _, err := os.Lstat(b.folder); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: something was left behind: %v", name, err)
 		}
 	}
 }

@@ -37,31 +37,36 @@ func Finished(folder string) bool {
 }
 
 // EnrolmentKey returns the key to enrol with: the one that an enrolment which was
-// cut off left in the folder, else a new one. It is on the disk before it is
-// returned, in a folder that is private.
-func EnrolmentKey(folder string) (ed25519.PrivateKey, error) {
-	path := filepath.Join(folder, enrolFile)
+// cut off left in the folder, which must be private, else a new one. It changes nothing: see
+// KeepEnrolmentKey.
+func EnrolmentKey(folder string) (key ed25519.PrivateKey, kept bool, err error) {
 	if _, err := os.Stat(folder); err == nil {
 		if err := trust.CheckPrivate(folder); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
-	text, err := trust.ReadOwn(path)
+	text, err := trust.ReadOwn(filepath.Join(folder, enrolFile))
 	if err == nil {
 		if key, err := decodeKey(text); err == nil {
-			return key, nil
+			return key, true, nil
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+		return nil, false, err
 	}
-	_, key, err := ed25519.GenerateKey(nil)
+	if _, key, err = ed25519.GenerateKey(nil); err != nil {
+		return nil, false, fmt.Errorf("cannot make a key: %w", err)
+	}
+	return key, false, nil
+}
+
+// KeepEnrolmentKey has the key on the disk when it returns. It comes before headquarters is
+// asked: that answers the same token for no other key.
+func KeepEnrolmentKey(folder string, key ed25519.PrivateKey) error {
+	text, err := trust.EncodeKey(key)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a key: %w", err)
+		return err
 	}
-	if text, err = trust.EncodeKey(key); err != nil {
-		return nil, err
-	}
-	return key, trust.WritePrivate(path, text)
+	return trust.WritePrivate(filepath.Join(folder, enrolFile), text)
 }
 
 // Create checks the parts against each other and stores them. The certificate
