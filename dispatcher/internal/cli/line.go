@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/eclipse/paho.golang/paho/session/state"
 
 	"muster/dispatcher/internal/cli/screen"
+	"muster/internal/files"
 	"muster/internal/protocol"
 	"muster/internal/trust"
 )
@@ -109,7 +109,7 @@ func (a *access) tls() (*tls.Config, error) {
 	if a.caFile == "" {
 		return cfg, nil
 	}
-	pem, err := os.ReadFile(a.caFile)
+	pem, err := files.Read(a.caFile)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the certificates to trust: %w", err)
 	}
@@ -128,7 +128,7 @@ func (a *access) certificate() (tls.Certificate, error) {
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("cannot use --cert-key: %w", err)
 	}
-	cert, err := os.ReadFile(a.cert)
+	cert, err := files.Read(a.cert)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("cannot read --cert: %w", err)
 	}

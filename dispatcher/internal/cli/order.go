@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"muster/dispatcher/internal/cli/screen"
+	"muster/internal/files"
 	"muster/internal/protocol"
 )
 
@@ -117,7 +117,7 @@ func named(text string) ([]string, error) {
 	if !ofFile {
 		return listed(strings.ReplaceAll(text, ",", "\n")), nil
 	}
-	data, err := os.ReadFile(file)
+	data, err := files.Read(file)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the list of stores: %w", err)
 	}
@@ -180,5 +180,5 @@ func readFile(stdin io.Reader, file string) ([]byte, error) {
 	if file == "-" {
 		return io.ReadAll(io.LimitReader(stdin, protocol.MaxPayloadBytes+1))
 	}
-	return os.ReadFile(file)
+	return files.Read(file)
 }

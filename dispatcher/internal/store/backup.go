@@ -12,6 +12,7 @@ import (
 	"muster/dispatcher/internal/store/internal/audit"
 	"muster/dispatcher/internal/store/internal/custody"
 	"muster/dispatcher/internal/store/internal/sqlite"
+	"muster/internal/files"
 )
 
 // Backup is a copy of a database, as it was found after it was written or
@@ -81,7 +82,7 @@ func InspectBackup(ctx context.Context, file string) (Backup, error) {
 	b := Backup{Path: file}
 	info, err := os.Stat(file)
 	if err != nil {
-		return Backup{}, fmt.Errorf("cannot read backup: %w", err)
+		return Backup{}, fmt.Errorf("cannot read backup: %w", files.Mended(err))
 	}
 	b.Bytes = info.Size()
 	err = sqlite.Look(ctx, file, applicationID, 1, func(q sqlite.Querier) error {

@@ -13,6 +13,7 @@ import (
 	"muster/dispatcher/internal/auditor"
 	"muster/dispatcher/internal/cli/folders"
 	"muster/dispatcher/internal/store"
+	"muster/internal/files"
 	"muster/internal/protocol"
 	"muster/internal/trust"
 )
@@ -80,7 +81,7 @@ func (f auditFiles) keys() (*trust.Document, error) {
 	if f.identity == "" {
 		return nil, nil //nolint:nilnil // no keys prove nothing
 	}
-	text, err := os.ReadFile(filepath.Join(f.identity, "ca.crt"))
+	text, err := files.Read(filepath.Join(f.identity, "ca.crt"))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the certificate of the authority: %w", err)
 	}
@@ -89,7 +90,7 @@ func (f auditFiles) keys() (*trust.Document, error) {
 		return nil, fmt.Errorf("cannot use %s: %w", filepath.Join(f.identity, "ca.crt"), err)
 	}
 	list := filepath.Join(f.identity, "trust.json")
-	if text, err = os.ReadFile(list); err != nil {
+	if text, err = files.Read(list); err != nil {
 		return nil, fmt.Errorf("cannot read the list of headquarters' keys: %w", err)
 	}
 	var sealed trust.Sealed
