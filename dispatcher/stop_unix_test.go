@@ -66,7 +66,7 @@ func TestASilentPipeHoldsNoCommandUp(t *testing.T) {
 		"backup DIR/new -c PIPE", "restore PIPE --data DIR", "migrate -c PIPE",
 		"terminals --data DATA", "runs --data DATA",
 		"check-config -c USERS", "doctor -c USERS", "tech-kit wang -c USERS", "users list -c USERS",
-		"check-config -c STORES", "doctor -c STORES", "stores import DIR/stores.csv -c STORES",
+		"check-config -c STORES", "doctor -c STORES", "tech-kit wang -c STORES --out PIPE", "stores import DIR/stores.csv -c STORES",
 	} {
 		h := hold(ctx, t, line)
 		all = append(all, h)

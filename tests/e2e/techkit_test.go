@@ -269,9 +269,14 @@ func TestACheatSheetHasTheVerbsOfItsUser(t *testing.T) {
 	t.Parallel()
 	programs.Installed(t, "mosquitto_rr")
 	s := secured(t)
+	s.edit("hq/users.yaml", func(text string) string {
+		return text + "  - {name: east, role: technician, stores: {labels: \"region=east\"}, certificate: true}\n"
+	})
+	s.edit("hq/stores.csv", func(text string) string { return text + "BJ_0001,店,Asia/Shanghai,region=north\n" })
 	for user, has := range map[string]map[string]bool{
 		"chen":  {"approve": true, "status": true, "run": false, "retry": false, "cancel": false},
 		"tech2": {"approve": false, "status": true, "run": true, "retry": true, "cancel": true},
+		"east":  {"approve": false, "status": true, "run": true, "retry": true, "cancel": true},
 	} {
 		folder := s.kit(user)
 		for _, sheet := range []string{"cheatsheet.en.md", "cheatsheet.zh-CN.md"} {
@@ -289,6 +294,9 @@ func TestACheatSheetHasTheVerbsOfItsUser(t *testing.T) {
 		}
 	}
 	s.serve()
+	s.takesTheLines("muster-chen/cheatsheet.zh-CN.md", 3)
+	s.takesTheLines("muster-tech2/cheatsheet.en.md", 6)
+	s.takesTheLines("muster-east/cheatsheet.zh-CN.md", 4)
 	text, err := os.ReadFile(filepath.Join(s.dir, "muster-chen", "cheatsheet.en.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -307,6 +315,32 @@ func TestACheatSheetHasTheVerbsOfItsUser(t *testing.T) {
 	}
 	if asked != 2 {
 		t.Errorf("%d lines approve or reject", asked)
+	}
+}
+
+// takesTheLines types the lines of a sheet for bash in which nothing is to be filled in,
+// as they stand.
+func (s *site) takesTheLines(sheet string, want int) {
+	s.t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.dir, sheet))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	typed := 0
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if !strings.HasPrefix(line, "./ask.sh ") || strings.Contains(line, "RUN") || strings.Contains(line, "APPROVAL") || strings.Contains(line, "@") {
+			continue
+		}
+		typed++
+		cmd := exec.CommandContext(s.t.Context(), "bash", "-c", line)
+		cmd.Dir = filepath.Join(s.dir, filepath.Dir(sheet))
+		if said, err := cmd.Output(); err != nil {
+			s.t.Errorf("%s: %s: %v: %s", sheet, line, err, said)
+		}
+	}
+	if typed != want {
+		s.t.Errorf("%s has %d such lines, want %d", sheet, typed, want)
 	}
 }
 

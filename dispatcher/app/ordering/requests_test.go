@@ -8,8 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"muster/dispatcher/internal/job"
+	"muster/dispatcher/internal/people"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
+	"muster/dispatcher/internal/trigger"
 	"muster/internal/protocol"
 	"muster/internal/task"
 )
@@ -128,19 +131,43 @@ func TestJobsAndHelpTellWhatThereIs(t *testing.T) {
 	}
 }
 
-// TestEveryExampleOfHelpIsTaken keeps the help honest.
+// TestEveryExampleOfHelpIsTaken keeps the help honest, of whoever asks for it: what an
+// example names is there and is theirs.
 func TestEveryExampleOfHelpIsTaken(t *testing.T) {
 	t.Parallel()
-	d := setup(t)
-	for _, line := range d.ask(protocol.VerbHelp, `{}`).Usage {
-		topic, payload, _ := strings.Cut(line, " ")
-		addr, ok := d.Sender.Topics().Parse(topic)
-		if !ok {
-			t.Fatalf("%s is no topic", topic)
+	d := setup(t, func(c *trigger.Config) {
+		c.TechnicianBurst = 1000
+		spec, _ := c.Jobs.Get("collect_log")
+		spec.Name = "another"
+		c.Jobs = job.NewRegistry(append(c.Jobs.List(), spec)...)
+		c.People = listed(t, false,
+			people.Person{Name: "wang", Role: people.Operator},
+			people.Person{Name: "east", Role: people.Technician, Stores: protocol.Targets{Labels: "region=east"}},
+			people.Person{Name: "list", Role: people.Technician, Stores: protocol.Targets{Stores: []string{"GONE", "SH_1", "1E5"}}},
+			people.Person{Name: "zhao", Role: people.Technician, Stores: protocol.Targets{All: true}, Jobs: []string{"another"}},
+			people.Person{Name: "none", Role: people.Technician},
+			people.Person{Name: "chen", Role: people.Approver},
+			people.Person{Name: "dev", Role: people.Developer})
+	})
+	for user, runs := range map[string]int{"wang": 4, "east": 2, "list": 2, "zhao": 4, "none": 0, "chen": 0, "dev": 0} {
+		help, _ := d.as(user, protocol.VerbHelp, `{}`)
+		asked := 0
+		for _, line := range help.Usage {
+			topic, payload, _ := strings.Cut(line, " ")
+			addr, ok := d.Sender.Topics().Parse(topic)
+			if !ok || addr.User != user {
+				t.Fatalf("%s is no topic of %s", topic, user)
+			}
+			if addr.Verb == protocol.VerbRun {
+				asked++
+			}
+			reply, _ := d.as(user, addr.Verb, payload)
+			if made := strings.Contains(payload, "RUN") || strings.Contains(payload, "APPROVAL"); reply.OK == made || made && reply.Code != protocol.CodeNotFound {
+				t.Errorf("%s: %+v", line, reply)
+			}
 		}
-		reply := d.ask(addr.Verb, payload)
-		if !reply.OK && reply.Code != protocol.CodeUnknownStore && reply.Code != protocol.CodeNotFound {
-			t.Errorf("%s: %+v", line, reply)
+		if asked != runs {
+			t.Errorf("%s is shown %d runs, want %d: %q", user, asked, runs, help.Usage)
 		}
 	}
 }

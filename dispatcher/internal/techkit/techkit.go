@@ -12,9 +12,11 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+	"strings"
 	"text/template"
 	"time"
 
+	"muster/dispatcher/internal/example"
 	"muster/internal/protocol"
 )
 
@@ -34,13 +36,27 @@ type Kit struct {
 	Cert, Key []byte
 	Password  string
 	Verbs     []protocol.Verb // that headquarters takes from the user
+	Examples  example.Examples
+	Warnings  []string // what whoever packs it should know
 }
 
 // May says whether the user has a verb, for the cheat sheets.
 func (k *Kit) May(verb protocol.Verb) bool { return slices.Contains(k.Verbs, verb) }
 
+// Asks says whether the user has any verb; others only watch.
+func (k *Kit) Asks() bool { return len(k.Verbs) > 0 }
+
+// Runs are requests for a run that both shells take between single quotes.
+func (k *Kit) Runs(reason string) []string {
+	list := k.Examples.Runs(reason)
+	for i := range list {
+		list[i] = strings.ReplaceAll(list[i], "'", `\u0027`)
+	}
+	return list
+}
+
 // Write writes the archive, all of it in one folder. Scripts can be executed, and what
-// holds a secret is the user's alone.
+// holds a secret is the user's alone. Who asks for nothing gets nothing to ask with.
 func (k *Kit) Write(w io.Writer, now time.Time) error {
 	archive := zip.NewWriter(w)
 	folder := "muster-" + k.User + "/"
@@ -59,11 +75,15 @@ func (k *Kit) Write(w io.Writer, now time.Time) error {
 	for _, f := range []struct {
 		name, source string
 		mode         fs.FileMode
+		asks         bool
 	}{
-		{"mosquitto_pub", "mosquitto.tmpl", 0o600}, {"mosquitto_sub", "mosquitto.tmpl", 0o600}, {"mosquitto_rr", "mosquitto.tmpl", 0o600},
-		{"ask.sh", "ask.sh.tmpl", 0o700}, {"watch.sh", "watch.sh.tmpl", 0o700}, {"ask.ps1", "ask.ps1.tmpl", 0o600}, {"watch.ps1", "watch.ps1.tmpl", 0o600},
-		{"cheatsheet.en.md", "cheatsheet.en.md.tmpl", 0o600}, {"cheatsheet.zh-CN.md", "cheatsheet.zh-CN.md.tmpl", 0o600},
+		{"mosquitto_pub", "mosquitto.tmpl", 0o600, true}, {"mosquitto_sub", "mosquitto.tmpl", 0o600, false}, {"mosquitto_rr", "mosquitto.tmpl", 0o600, true},
+		{"ask.sh", "ask.sh.tmpl", 0o700, true}, {"watch.sh", "watch.sh.tmpl", 0o700, false}, {"ask.ps1", "ask.ps1.tmpl", 0o600, true}, {"watch.ps1", "watch.ps1.tmpl", 0o600, false},
+		{"cheatsheet.en.md", "cheatsheet.en.md.tmpl", 0o600, false}, {"cheatsheet.zh-CN.md", "cheatsheet.zh-CN.md.tmpl", 0o600, false},
 	} {
+		if f.asks && !k.Asks() {
+			continue
+		}
 		text, err := template.ParseFS(sources, "files/"+f.source)
 		if err != nil {
 			return fmt.Errorf("cannot read %s: %w", f.source, err)

@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"muster/dispatcher/internal/example"
 	"muster/dispatcher/internal/people"
 	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/schema"
@@ -193,7 +194,8 @@ func (t *Trigger) answer(ctx context.Context, addr protocol.Address, in transpor
 		return tell.Jobs(t.Jobs.List()), nil
 	case protocol.VerbHelp:
 	}
-	return tell.Help(t.Sender.Topics(), person), nil
+	places, _ := t.World.ListPlaces(ctx) // without them the examples name no stores
+	return tell.Help(t.Sender.Topics(), person, example.For(person, t.Jobs.List(), places)), nil
 }
 
 // admit lets in who may ask for the verb, not too often, and has signed where a
