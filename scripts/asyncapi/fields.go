@@ -118,7 +118,8 @@ func (r *reader) typeOf(n node) string {
 }
 
 func (r *reader) rules(n node) (rules []string) {
-	for _, one := range r.alternatives(n) {
+	forms := r.alternatives(n)
+	for _, one := range forms {
 		add := func(ok bool, format string, args ...any) {
 			if ok {
 				rules = append(rules, fmt.Sprintf(format, args...))
@@ -148,6 +149,9 @@ func (r *reader) rules(n node) (rules []string) {
 				add(true, "each: %s", rule)
 			}
 		}
+	}
+	if len(forms) > 1 && n.has("default") {
+		rules = append(rules, "if absent: "+quoted(n.get("default")))
 	}
 	return rules
 }

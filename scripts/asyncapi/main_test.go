@@ -136,7 +136,7 @@ func TestAFieldSaysAllOfItsSchema(t *testing.T) {
 	schema, err := decode([]byte(`{"type":"object","required":["open"],"properties":{
 		"open":{"type":"array","minItems":1,"items":{"$ref":"#/definitions/entry"}},
 		"labels":{"type":"object","maxProperties":64,"additionalProperties":{"type":"string","maxLength":200}},
-		"to":{"description":"Who.","anyOf":[{"const":"all"},{"type":"array","items":{"type":"string","maxLength":63}},{"type":"null"}]}},
+		"to":{"description":"Who.","default":"all","anyOf":[{"const":"all"},{"type":"array","items":{"type":"string","maxLength":63}},{"type":"null"}]}},
 		"if":{"required":["to"],"properties":{"to":{"const":"all"}}},"then":{"required":["labels"]},"else":{"if":{"required":["to"]},"else":{"required":["open","labels"]}},
 		"definitions":{"entry":{"type":"object","required":["n"],"properties":{"n":{"type":["integer","null"],"minimum":0,"maximum":9}}}}}`))
 	if err != nil {
@@ -158,7 +158,7 @@ func TestAFieldSaysAllOfItsSchema(t *testing.T) {
 open[].n: integer or null required [0 to 9] 
 labels: object [at most 64 members] 
 labels.*: string [at most 200 characters] 
-to: "all" or list of string or null [each: at most 63 characters] Who.
+to: "all" or list of string or null [each: at most 63 characters; if absent: "all"] Who.
 if to is "all": needs labels
 else if to is there: nothing more
 else: needs open, labels`

@@ -89,6 +89,7 @@ func TestBadInputIsRefusedWithAReason(t *testing.T) {
 		"bad expression": {protocol.VerbRun, `{"job":"collect_log","stores":{"labels":"region"}}`, protocol.CodeSchema, "/stores/labels", `the label expression "region" is wrong at character 1`, ""},
 		"bad input":      {protocol.VerbRun, `{` + good + `,"input":{"date":17,"topErrors":-1}}`, protocol.CodeSchema, "/input/date", "/input/date: must be string, not integer\n/input/topErrors: must be at least 0", "/input: takes date, excerptLines, topErrors"},
 		"input a list":   {protocol.VerbRun, `{` + good + `,"input":[]}`, protocol.CodeSchema, "/input", "/input: must be object, not array", ""},
+		"no such day":    {protocol.VerbRun, `{` + good + `,"input":{"date":"2026-02-30"}}`, protocol.CodeSchema, "/input/date", "/input/date: must be a valid date such as 2026-09-17, or \"yesterday\"", ""},
 		"past deadline":  {protocol.VerbRun, `{` + good + `,"deadline":1}`, protocol.CodeExpired, "/deadline", "the request's deadline was", "epoch milliseconds"},
 		"other content":  {protocol.VerbRun, `{"requestId":"taken","job":"collect_log","stores":["1E5"]}`, protocol.CodeConflict, "/requestId", "the requestId taken made run " + first.RunID, "new requestId"},
 		"cancel nothing": {protocol.VerbCancel, ``, protocol.CodeEmptyPayload, "", "the payload is empty", ""},

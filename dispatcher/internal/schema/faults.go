@@ -36,6 +36,7 @@ type fault struct {
 	reason   string
 	reasonZh string
 	stranger string // a member of the document's own object that is not allowed
+	forms    bool   // it says all that the value may be
 }
 
 func (s *Schema) refusal(list []fault) *protocol.Error {
@@ -76,13 +77,19 @@ func orDocument(pointer, word string) string {
 }
 
 // faults turns the library's errors into sorted lines without repetition.
-// Lines that only say that a part failed go when the part's own line is there.
-func faults(errs []gojsonschema.ResultError) []fault {
+// Lines that only say that a part failed go when the part's own line is there, and those
+// of one form that a value might have when a line has all its forms.
+func (s *Schema) faults(errs []gojsonschema.ResultError) []fault {
 	var out, framing []fault
+	told := map[string]bool{}
 	for _, e := range errs {
 		f := fault{pointer: pointerOf(e)}
 		f.reason, f.reasonZh = reasonOf(e)
 		f.stranger = stranger(e)
+		if en, zh := s.fitting(e, len(errs)); en != "" {
+			f.reason, f.reasonZh, f.forms = en, zh, e.Type() == "number_any_of"
+			told[f.pointer] = told[f.pointer] || f.forms
+		}
 		switch e.Type() {
 		case "number_all_of", "condition_then", "condition_else":
 			framing = append(framing, f)
@@ -93,6 +100,7 @@ func faults(errs []gojsonschema.ResultError) []fault {
 	if len(out) == 0 {
 		out = framing
 	}
+	out = slices.DeleteFunc(out, func(f fault) bool { return told[f.pointer] && !f.forms })
 	slices.SortFunc(out, func(a, b fault) int {
 		if c := strings.Compare(a.pointer, b.pointer); c != 0 {
 			return c
@@ -171,7 +179,8 @@ func reasonOf(e gojsonschema.ResultError) (en, zh string) {
 		}
 		return "must match " + detail("pattern"), "格式必须符合 " + detail("pattern")
 	case "format":
-		return "must be a valid " + detail("format"), "不是有效的 " + detail("format")
+		en, zh = formatWords(detail("format"))
+		return "must be " + en, "应为" + zh
 	case "number_gte":
 		return "must be at least " + detail("min"), "不能小于 " + detail("min")
 	case "number_gt":

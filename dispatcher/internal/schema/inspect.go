@@ -3,6 +3,7 @@ package schema
 import (
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"sort"
 	"strconv"
@@ -66,24 +67,26 @@ func shapeOf(keyword string) shape {
 // the places that are applied when it is.
 type inspector struct {
 	uses map[string][]string
-	refs map[string]string // place of a $ref -> where it points
+	refs map[string]string   // place of a $ref -> where it points
+	like map[string][]string // a pattern -> the examples beside it
 }
 
 // inspect checks the schema and takes out of it what the library would
 // misread: $id moves the base of references, and a default or an example may
-// hold something that looks like a schema.
-func inspect(root any) error {
-	in := &inspector{uses: map[string][]string{}, refs: map[string]string{}}
+// hold something that looks like a schema. It returns the examples that stand beside a
+// pattern, by the pattern.
+func inspect(root any) (samples map[string][]string, err error) {
+	in := &inspector{uses: map[string][]string{}, refs: map[string]string{}, like: map[string][]string{}}
 	object, ok := root.(map[string]any)
 	if !ok {
-		return fmt.Errorf("a schema file must be an object")
+		return nil, fmt.Errorf("a schema file must be an object")
 	}
 	version, _ := object["$schema"].(string)
 	if strings.TrimSuffix(version, "#") != draft07 {
-		return fmt.Errorf("/$schema: must be %q", draft07+"#")
+		return nil, fmt.Errorf("/$schema: must be %q", draft07+"#")
 	}
 	if err := in.schema(root, "", true); err != nil {
-		return err
+		return nil, err
 	}
 	places := make([]string, 0, len(in.refs))
 	for place := range in.refs {
@@ -93,12 +96,12 @@ func inspect(root any) error {
 	for _, place := range places {
 		target := in.refs[place]
 		if _, ok := in.uses[target]; !ok {
-			return fmt.Errorf("%s/$ref: no schema stands at #%s", place, target)
+			return nil, fmt.Errorf("%s/$ref: no schema stands at #%s", place, target)
 		}
 		in.uses[place] = append(in.uses[place], target)
 	}
-	_, err := in.expand("", map[string]int{})
-	return err
+	_, err = in.expand("", map[string]int{})
+	return in.like, err
 }
 
 func (in *inspector) schema(value any, place string, root bool) error {
@@ -129,6 +132,9 @@ func (in *inspector) keyword(object map[string]any, keyword, place string, root 
 	switch shapeOf(keyword) {
 	case note:
 		delete(object, keyword)
+		if keyword == "examples" {
+			return in.examples(object["pattern"], value, at)
+		}
 	case check:
 	case rootOnly:
 		if !root {
@@ -150,6 +156,27 @@ func (in *inspector) keyword(object map[string]any, keyword, place string, root 
 		return in.named(value, place, at, shapeOf(keyword))
 	case unknown:
 		return fmt.Errorf("%s: is no keyword of draft-07", at)
+	}
+	return nil
+}
+
+// examples keeps the texts that stand beside a pattern. One that does not fit it would
+// send people astray.
+func (in *inspector) examples(beside, value any, at string) error {
+	source, has := beside.(string)
+	pattern, err := regexp.Compile(source)
+	list, _ := value.([]any)
+	if !has || err != nil { // of a bad one the library says why
+		list = nil
+	}
+	for i, one := range list {
+		text, isText := one.(string)
+		if isText && !pattern.MatchString(text) {
+			return fmt.Errorf("%s/%d: does not fit the pattern %s", at, i, source)
+		}
+		if isText && !slices.Contains(in.like[source], text) {
+			in.like[source] = append(in.like[source], text)
+		}
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package schema
 
 import (
 	"encoding/json"
-	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -54,26 +53,8 @@ func (r *reducer) reference(ref string) *sure {
 	if known, done := r.done[ref]; done {
 		return known
 	}
-	pointer, err := url.PathUnescape(strings.TrimPrefix(ref, "#"))
-	at := r.root
-	if pointer != "" {
-		for step := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
-			step = strings.ReplaceAll(strings.ReplaceAll(step, "~1", "/"), "~0", "~")
-			switch in := at.(type) {
-			case map[string]any:
-				at = in[step]
-			case []any:
-				at = nil
-				if i, err := strconv.Atoi(step); err == nil && i >= 0 && i < len(in) {
-					at = in[i]
-				}
-			default:
-				at = nil
-			}
-		}
-	}
 	r.done[ref] = &sure{doubt: true}
-	if err == nil && at != nil {
+	if at := referred(r.root, ref); at != nil {
 		r.done[ref] = r.schema(at)
 	}
 	return r.done[ref]

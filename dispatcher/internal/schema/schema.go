@@ -29,6 +29,9 @@ const maxSchemaBytes = 1 << 20
 // Schema is a compiled schema. It is safe for concurrent use; make it with
 // Compile.
 type Schema struct {
+	root    any                 // as the library has it
+	samples map[string][]string // what fits a pattern, as people are told
+
 	name     string
 	compiled *gojsonschema.Schema
 	names    []string // of the members that it names in the document's own object
@@ -56,7 +59,8 @@ func Compile(name string, doc []byte) (s *Schema, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot compile schema %s: %w", name, err)
 	}
-	if err := inspect(root); err != nil {
+	samples, err := inspect(root)
+	if err != nil {
 		return nil, fmt.Errorf("cannot compile schema %s: %w", name, err)
 	}
 	// The library lets a bare time or date pass as date-time. Adding the same
@@ -69,7 +73,7 @@ func Compile(name string, doc []byte) (s *Schema, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot compile schema %s: %w", name, err)
 	}
-	return &Schema{name: name, compiled: compiled, names: namesOf(root), members: membersOf(root), sure: reduce(root)}, nil
+	return &Schema{name: name, compiled: compiled, names: namesOf(root), members: membersOf(root), sure: reduce(root), root: root, samples: samples}, nil
 }
 
 // Name returns the name given to Compile.
@@ -123,7 +127,7 @@ func (s *Schema) ask(clean []byte) error {
 	if result.Valid() {
 		return nil
 	}
-	return s.refusal(faults(result.Errors()))
+	return s.refusal(s.faults(result.Errors()))
 }
 
 // membersOf lists the members that a schema allows at its root, in order; nil where it

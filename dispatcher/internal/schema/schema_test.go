@@ -69,6 +69,7 @@ func TestHostileSchemasAreRefused(t *testing.T) {
 		"bound out of range": {`{` + head + `,"minimum":1e1000001}`, `BAD_JSON`},
 		"fraction as length": {`{` + head + `,"minLength":2.0}`, `minLength must be of an integer`},
 		"bad pattern":        {`{` + head + `,"pattern":"("}`, `pattern must be a valid regex`},
+		"bad example":        {`{` + head + `,"pattern":"^x","examples":["xy","y"]}`, `/examples/1: does not fit the pattern ^x`},
 		"bad definitions":    {`{` + head + `,"definitions":true}`, `/definitions: must be an object`},
 		"null as schema":     {`{` + head + `,"not":null}`, `/not: must be a schema`},
 		"empty allOf":        {`{` + head + `,"allOf":[]}`, `/allOf: must be a list of schemas`},
@@ -190,6 +191,44 @@ func TestRefusalShowsBoundsAsPeopleWriteThem(t *testing.T) {
 	}
 }
 
+// TestAFormIsToldInWords: all of several, by what they look like, and never a pattern
+// alone where the schema has an example beside it.
+func TestAFormIsToldInWords(t *testing.T) {
+	t.Parallel()
+	s := compile(t, `"type":"object","properties":{
+		"day":{"type":"string","anyOf":[{"type":"string","format":"date"},{"const":"yesterday"}]},
+		"who":{"anyOf":[{"$ref":"#/definitions/code"},{"enum":["all","none"]}]},
+		"list":{"type":"array","items":{"$ref":"#/definitions/hour"}},
+		"code":{"$ref":"#/definitions/code"},
+		"big":{"anyOf":[{"type":"string","format":"uuid"},{"type":"object","required":["n"]}]},
+		"odd":{"anyOf":[{"const":1},{"const":2}],"if":{"const":2},"then":{"anyOf":[{"const":3}]}}},
+		"additionalProperties":{"allOf":[{"$ref":"#/definitions/hour"}]},
+		"definitions":{"code":{"type":"string","pattern":"^[A-Z]{2}-[0-9]+$","examples":["SH-1","BJ-20"]},
+			"hour":{"anyOf":[{"enum":["now","noon"]},{"const":12},{"const":null}]}}`)
+	const hour = `must be "now" or "noon", or 12, or null`
+	const hourZh = `应为 "now"、"noon"，或 12，或 null`
+	for doc, want := range map[string][2]string{
+		`{"day":"2026-02-30"}`: {`/day: must be a valid date such as 2026-09-17, or "yesterday"`, `/day：应为有效的日期，例如 2026-09-17，或 "yesterday"`},
+		`{"day":"tomorrow"}`:   {`/day: must be a valid date such as 2026-09-17, or "yesterday"`, `/day：应为有效的日期，例如 2026-09-17，或 "yesterday"`},
+		`{"code":"x"}`:         {`/code: must look like SH-1 or BJ-20 (^[A-Z]{2}-[0-9]+$)`, `/code：格式应如 SH-1、BJ-20（^[A-Z]{2}-[0-9]+$）`},
+		`{"list":["now",13]}`:  {"/list/1: " + hour, "/list/1：" + hourZh},
+		`{"x":"then"}`:         {"/x: " + hour, "/x：" + hourZh},
+		`{"day":"2026-09-17","list":["noon",12,null],"code":"SH-7","who":"all"}`: {},
+	} {
+		err := s.Validate([]byte(doc))
+		var refusal *protocol.Error
+		if errors.As(err, &refusal) != (want[0] != "") || refusal != nil && (refusal.Message != want[0] || refusal.MessageZh != want[1]) {
+			t.Errorf("%s: got %v, want %q", doc, refusal, want)
+		}
+	}
+	for _, doc := range []string{`{"who":"x"}`, `{"big":"x"}`, `{"odd":2}`} { // more than words: as the library has it
+		var refusal *protocol.Error
+		if !errors.As(s.Validate([]byte(doc)), &refusal) || !strings.Contains(refusal.Message, "fits none of the allowed forms") {
+			t.Errorf("%s: got %v", doc, refusal)
+		}
+	}
+}
+
 func TestRefusalNamesEveryFaultInOrder(t *testing.T) {
 	t.Parallel()
 	s := compile(t, `"type":"object","required":["b","a"],"additionalProperties":false,
@@ -206,9 +245,9 @@ func TestRefusalNamesEveryFaultInOrder(t *testing.T) {
 		"union":       {`{"a":"1","b":"x"}`, "/a", "/a: must be integer or null, not string"},
 		"escaped":     {`{"a":1,"b":"x","l":[{},{"a/b~c":1}]}`, "/l/1/a~1b~0c", `/l/1/a~1b~0c: must be one of "u", "v"`},
 		"empty list":  {`{"a":1,"b":"x","l":[]}`, "/l", "/l: must have at least 1 items"},
-		"date alone":  {`{"a":1,"b":"x","t":"2026-09-17"}`, "/t", "/t: must be a valid date-time"},
-		"30 February": {`{"a":1,"b":"x","t":"2026-02-30T00:00:00Z"}`, "/t", "/t: must be a valid date-time"},
-		"no offset":   {`{"a":1,"b":"x","t":"2026-02-03T00:00:00"}`, "/t", "/t: must be a valid date-time"},
+		"date alone":  {`{"a":1,"b":"x","t":"2026-09-17"}`, "/t", "/t: must be a valid date-time such as 2026-09-17T08:15:00+08:00"},
+		"30 February": {`{"a":1,"b":"x","t":"2026-02-30T00:00:00Z"}`, "/t", "/t: must be a valid date-time such as 2026-09-17T08:15:00+08:00"},
+		"no offset":   {`{"a":1,"b":"x","t":"2026-02-03T00:00:00"}`, "/t", "/t: must be a valid date-time such as 2026-09-17T08:15:00+08:00"},
 		"dotted":      {`{"a":1,"b":"x","x.y":1}`, "/x.y", "/x.y: is not allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
