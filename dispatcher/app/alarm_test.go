@@ -49,7 +49,7 @@ func TestAnAlarmSaysWhenTheTroubleIsOver(t *testing.T) {
 		return a
 	}
 	if a := alarm(false); !strings.Contains(a.Message, "run "+run.RunID+": cannot") || !strings.Contains(a.Message, inTheWay[0]) ||
-		!strings.Contains(a.Hint, "reports folder") {
+		!strings.Contains(a.Hint, "reports folder") || a.MessageZh != "批次 "+run.RunID+"：报告无法写出" || !strings.Contains(a.HintZh, "报告文件夹") {
 		t.Errorf("trouble: %+v", a)
 	}
 	for _, name := range inTheWay {
@@ -57,7 +57,7 @@ func TestAnAlarmSaysWhenTheTroubleIsOver(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if a := alarm(true); a.Message != "run "+run.RunID+": it is over" {
+	if a := alarm(true); a.Message != "run "+run.RunID+": it is over" || a.MessageZh != "批次 "+run.RunID+"：已恢复正常" {
 		t.Errorf("over: %+v", a)
 	}
 	tech.summary(run.RunID, 1)
@@ -140,6 +140,9 @@ func TestABanIsAnAlarmUntilItIsOver(t *testing.T) {
 	end, err := time.Parse(time.RFC3339, until)
 	if named != "A001/pos1" || err != nil || end.Before(began.Add(ban-time.Second)) || end.After(time.Now().Add(ban)) {
 		t.Errorf("the alarm says %q: %v", said.Message, err)
+	}
+	if said.MessageZh != "A001/pos1：反复连接，被代理暂时拒绝：到 "+until+" 为止" {
+		t.Errorf("in Chinese the alarm says %q", said.MessageZh)
 	}
 	if got := hq.troubles(); len(got) != 1 || got[0] != "client_banned: "+said.Message {
 		t.Errorf("health says %q", got)

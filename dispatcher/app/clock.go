@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"muster/dispatcher/internal/alarm"
 	"muster/dispatcher/internal/clock"
 	"muster/internal/protocol"
 )
@@ -51,11 +52,23 @@ func (hq *headquarters) clockSaid() func(step *clock.Step) {
 			}
 		case step.Long:
 			critical.Store(true)
-			hq.alerts.Raise(protocol.SeverityCritical, alarmClock, "headquarters' time", step)
+			hq.alerts.Raise(protocol.SeverityCritical, alarmClock, "headquarters' time", stood(step))
 		default:
-			hq.alerts.Raise(protocol.SeverityWarning, alarmClock, "headquarters' time", step)
+			hq.alerts.Raise(protocol.SeverityWarning, alarmClock, "headquarters' time", stood(step))
 		}
 	}
+}
+
+// stood is a step in both languages.
+func stood(step *clock.Step) error {
+	side, then := "快", "不再有事项依赖总部时间时改用本机时钟"
+	if step.By < 0 {
+		side = "慢"
+	}
+	if step.Stays {
+		then = "两天以上的偏差不会自动采用：请校准本机时钟；若它是对的，请重启总部"
+	}
+	return &alarm.Trouble{En: step.Error(), Zh: fmt.Sprintf("本机时钟比总部时间%s %s；%s", side, step.By.Abs().Round(time.Millisecond), then)}
 }
 
 // clockStands says how the clock of this machine stands beside headquarters'

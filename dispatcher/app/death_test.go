@@ -55,6 +55,9 @@ func (tech *technician) setAside(topic string) []byte {
 	if !found || said != topic+": headquarters ended 3 times while it worked on this message, and does not take it in" {
 		tech.hq.t.Fatalf("the alarm says %q", a.Message)
 	}
+	if a.MessageZh != topic+"：总部多次因这条消息退出，不再接收：共 3 次；留存于 "+file {
+		tech.hq.t.Errorf("in Chinese the alarm says %q", a.MessageZh)
+	}
 	kept, err := os.ReadFile(file)
 	if err != nil {
 		tech.hq.t.Fatal(err)

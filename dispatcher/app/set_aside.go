@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"muster/dispatcher/config"
+	"muster/dispatcher/internal/alarm"
 	"muster/dispatcher/internal/quarantine"
 	"muster/dispatcher/internal/transport"
 	"muster/internal/protocol"
@@ -52,20 +53,21 @@ func (hq *headquarters) comesAgain(addr protocol.Address) bool {
 // setAside keeps a message for reading, and acknowledges it. Sent once more, it
 // is tried anew, unless the broker retains it.
 func (hq *headquarters) setAside(ctx context.Context, addr protocol.Address, in transport.Inbound, message quarantine.Answer, tries int) error {
-	place := "it was kept before"
+	place, placeZh := "it was kept before", "此前已留存"
 	if tries == quarantine.MaxDeaths {
 		hq.aside.Broke(message) // a retained one is kept once
 		name, err := hq.aside.Keep(quarantine.Answer{TaskID: string(addr.Verb) + string(addr.Kind)}, in.Payload, hq.now())
-		place = "it is kept in " + name
+		place, placeZh = "it is kept in "+name, "留存于 "+name
 		if err != nil {
-			place = err.Error()
+			place, placeZh = err.Error(), "无法留存"
 		}
 	}
 	if !in.Retained {
 		hq.aside.Forgive(message)
 	}
-	hq.alerts.Raise(protocol.SeverityCritical, alarmSetAside, in.Topic, fmt.Errorf(
-		"headquarters ended %d times while it worked on this message, and does not take it in; %s", tries, place))
+	hq.alerts.Raise(protocol.SeverityCritical, alarmSetAside, in.Topic, &alarm.Trouble{
+		En: fmt.Sprintf("headquarters ended %d times while it worked on this message, and does not take it in; %s", tries, place),
+		Zh: fmt.Sprintf("共 %d 次；%s", tries, placeZh)})
 	if addr.Area != protocol.AreaRequest {
 		return nil
 	}

@@ -332,5 +332,7 @@ type Alarm struct {
 	Kind      string `json:"kind"`
 	Recovered bool   `json:"recovered"`
 	Message   string `json:"message"`
+	MessageZh string `json:"messageZh,omitempty"` // the same in Chinese, with the particulars that are worded so
 	Hint      string `json:"hint,omitempty"`
+	HintZh    string `json:"hintZh,omitempty"`
 }

@@ -1,18 +1,21 @@
 package alarm_test
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"unicode"
 
 	"muster/dispatcher/internal/alarm"
 	"muster/internal/protocol"
 )
 
-// TestEveryKindHasAHint: every kind that the sources name, and that the documentation
-// lists.
+// TestEveryKindHasAHint, and a sentence in Chinese: every kind that the sources name, and
+// that the documentation lists.
 func TestEveryKindHasAHint(t *testing.T) {
 	named := map[string]bool{"disk_full": true, "barrier_stuck": true, "report_not_published": true, "summary_not_published": true}
 	constant := regexp.MustCompile(`\b[aA]larm[A-Z]\w*\s*= "([a-z_]+)"`)
@@ -51,8 +54,14 @@ func TestEveryKindHasAHint(t *testing.T) {
 		t.Fatalf("too few kinds were found: %v, %v", named, listed)
 	}
 	for kind := range named {
-		if len(alarm.Hint(kind)) < 20 {
-			t.Errorf("%s has no hint", kind)
+		hint, hintZh := alarm.Hint(kind)
+		if len(hint) < 20 || !chinese(hintZh) {
+			t.Errorf("%s has the hints %q and %q", kind, hint, hintZh)
+		}
+		_, raised := alarm.Says(kind, "X", errors.New("why"))
+		_, over := alarm.Says(kind, "X", nil)
+		if before, after, _ := strings.Cut(raised, "："); before == "" || !chinese(after) || over != before+"：已恢复正常" {
+			t.Errorf("%s is told as %q, and over as %q", kind, raised, over)
 		}
 	}
 	for _, kind := range alarm.Kinds() {
@@ -61,6 +70,37 @@ func TestEveryKindHasAHint(t *testing.T) {
 		}
 		if !listed[kind] {
 			t.Errorf("%s is not in docs/protocol/codes.md", kind)
+		}
+	}
+}
+
+func chinese(text string) bool {
+	return strings.ContainsFunc(text, func(r rune) bool { return unicode.Is(unicode.Han, r) })
+}
+
+// TestAnAlarmIsToldInBothLanguages, as is its end: what it is about, and the particulars
+// where they have words.
+func TestAnAlarmIsToldInBothLanguages(t *testing.T) {
+	t.Parallel()
+	worded := &alarm.Trouble{En: "it is kept in f", Zh: "留存于 f"}
+	for _, c := range []struct {
+		kind, subject string
+		trouble       error
+		en, zh        string
+	}{
+		{"report_not_published", "run R", errors.New("no room"), "run R: no room", "批次 R：报告无法写出"},
+		{"report_not_published", "run R", nil, "run R: it is over", "批次 R：已恢复正常"},
+		{"clock_stepped", "headquarters' time", nil, "headquarters' time: it is over", "总部时间：已恢复正常"},
+		{"reload_refused", "configuration", errors.New("jobs"), "configuration: jobs", "新配置：有误，原配置继续有效"},
+		{"client_banned", "wang as client c 1", worded, "wang as client c 1: it is kept in f", "wang（客户端 c 1）：反复连接，被代理暂时拒绝：留存于 f"},
+		{"message_panicked", "/v1/enrol of 192.0.2.0/24", worded, "/v1/enrol of 192.0.2.0/24: it is kept in f", "/v1/enrol（来自 192.0.2.0/24）：总部处理它时出错，没有接收：留存于 f"},
+		{"message_panicked", "the command /v1/run", errors.New("x"), "the command /v1/run: x", "命令 /v1/run：总部处理它时出错，没有接收"},
+		{"message_quarantined", "muster/v1/req/wang/run", fmt.Errorf("so: %w", worded), "muster/v1/req/wang/run: so: it is kept in f", "muster/v1/req/wang/run：总部多次因这条消息退出，不再接收：留存于 f"},
+		{"disk_full", "/srv/day of run 1/configuration", errors.New("full"), "/srv/day of run 1/configuration: full", "/srv/day of run 1/configuration：磁盘无法写入"},
+		{"step_panicked", "the offer of task T of store S", errors.New("x"), "the offer of task T of store S: x", "总部：自身的一项工作出错，其余照常进行，具体见 message"},
+	} {
+		if en, zh := alarm.Says(c.kind, c.subject, c.trouble); en != c.en || zh != c.zh {
+			t.Errorf("%s about %s: got\n%s\n%s\nwant\n%s\n%s", c.kind, c.subject, en, zh, c.en, c.zh)
 		}
 	}
 }

@@ -14,13 +14,13 @@ package gate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"muster/dispatcher/internal/alarm"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
 	"muster/internal/logs"
@@ -205,9 +205,13 @@ func (g *Gate) lookForTwins(who terminal, keyID string, old bool) {
 	}
 }
 
-var errTwins = errors.New("its hellos bear numbers that it used long ago: two machines have its key, and the one whose clock " +
-	"is behind is not heard. Stop the one that does not belong there; then revoke the terminal, and enrol the one that stays anew. " +
-	"If there is but one, its clock was set back and its journal lost: enrol it anew")
+var errTwins error = &alarm.Trouble{
+	En: "its hellos bear numbers that it used long ago: two machines have its key, and the one whose clock " +
+		"is behind is not heard. Stop the one that does not belong there; then revoke the terminal, and enrol the one that stays anew. " +
+		"If there is but one, its clock was set back and its journal lost: enrol it anew",
+	Zh: "它的 hello 使用了很久以前的编号：时钟较慢的一台不被理会。请停止多余的一台，吊销该终端，再重新注册留下的一台；" +
+		"若只有一台，则是时钟被调回且日志丢失：请重新注册",
+}
 
 // Forget drops keys from memory. Call it once their revocation is committed:
 // whatever they sign from then on is refused.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"muster/dispatcher/internal/alarm"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
 	"muster/internal/protocol"
@@ -86,7 +87,9 @@ func (g *Gate) refuse(ctx context.Context, who terminal, kind protocol.Kind, in 
 		return
 	}
 	if _, due := g.alarms.Due(who.String(), now); due {
-		g.cfg.Alarm(AlarmForged, who.String(), fmt.Errorf("a %s of terminal %s is refused as %s: %w", kind, who, why.reason, why.detail))
+		g.cfg.Alarm(AlarmForged, who.String(), &alarm.Trouble{
+			En: fmt.Sprintf("a %s of terminal %s is refused as %s: %v", kind, who, why.reason, why.detail),
+			Zh: fmt.Sprintf("%s 消息因 %s 被拒绝", kind, why.reason)})
 	}
 }
 

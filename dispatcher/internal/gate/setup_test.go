@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/dispatcher/internal/alarm"
 	"muster/dispatcher/internal/gate"
 	"muster/dispatcher/internal/store"
 	"muster/dispatcher/internal/transport"
@@ -72,6 +73,9 @@ func (h *hall) wait(d time.Duration) {
 func (h *hall) alarm(kind, subject string, trouble error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if worded, ok := errors.AsType[*alarm.Trouble](trouble); !ok || worded.Zh == "" {
+		h.t.Errorf("%s of %s is told in English alone: %v", kind, subject, trouble)
+	}
 	h.alarms = append(h.alarms, fmt.Sprintf("%s %s: %v", kind, subject, trouble))
 }
 

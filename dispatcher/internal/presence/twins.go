@@ -1,11 +1,11 @@
 package presence
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"muster/dispatcher/internal/alarm"
 	"muster/internal/protocol"
 )
 
@@ -60,8 +60,14 @@ func (t *twins) over(now time.Time) bool {
 	return true
 }
 
-var errTwins = errors.New("two machines speak as this terminal, each time the one pushes the other out: " +
-	"stop the one that does not belong there; then revoke the terminal, and enrol the one that stays anew")
+// errTwins says what to do when a process is back that another had replaced.
+func errTwins(process string) error {
+	return &alarm.Trouble{
+		En: fmt.Sprintf("two machines speak as this terminal, each time the one pushes the other out: "+
+			"stop the one that does not belong there; then revoke the terminal, and enrol the one that stays anew (process %s is back)", process),
+		Zh: fmt.Sprintf("两台机器互相把对方挤下线。请停止多余的一台，吊销该终端，再重新注册留下的一台（进程 %s 又出现）", process),
+	}
+}
 
 // lookForTwins takes the instance of a hello.
 func (p *Presence) lookForTwins(who terminal, instance string) {
@@ -69,7 +75,7 @@ func (p *Presence) lookForTwins(who terminal, instance string) {
 		return
 	}
 	if p.twinsFound(who, instance) {
-		p.alarmTwins(who, fmt.Errorf("%w (process %s is back)", errTwins, instance))
+		p.alarmTwins(who, errTwins(instance))
 	}
 }
 

@@ -1,6 +1,7 @@
 package presence_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -8,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"muster/dispatcher/internal/alarm"
 	"muster/dispatcher/internal/presence"
 	"muster/dispatcher/internal/steptest"
 	"muster/internal/protocol"
@@ -23,6 +25,9 @@ func watched(t testing.TB) (d *desk, alarms func() []string) {
 		Alarm: func(kind, subject string, trouble error) {
 			mu.Lock()
 			defer mu.Unlock()
+			if worded, ok := errors.AsType[*alarm.Trouble](trouble); trouble != nil && (!ok || worded.Zh == "") {
+				t.Errorf("%s of %s is told in English alone: %v", kind, subject, trouble)
+			}
 			told = append(told, fmt.Sprintf("%s %s: %v", kind, subject, trouble))
 		}})
 	if err := d.Start(t.Context()); err != nil {

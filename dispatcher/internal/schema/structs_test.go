@@ -109,7 +109,7 @@ func encoded() map[string][]any {
 		"store_event": {protocol.StoreEvent{Meta: meta, RunID: runID, StoreID: "a", TaskID: taskID, Event: "offered", Status: task.Pending},
 			protocol.StoreEvent{Meta: meta, RunID: runID, StoreID: "a", TaskID: taskID, Event: "failed", Status: task.Failed, Attempt: 2, Terminal: "t", Code: protocol.CodeExecution, Message: "m"}},
 		"info":  {protocol.Info{Meta: meta, Version: "1", Protocols: []int{1}, Jobs: jobs, Schemas: []string{"offer.v1.schema.json"}}},
-		"alarm": {protocol.Alarm{Meta: meta, Kind: "disk_low", Message: "m"}, protocol.Alarm{Meta: meta, Kind: "disk_low", Recovered: true, Message: "m", Hint: "h"}},
+		"alarm": {protocol.Alarm{Meta: meta, Kind: "disk_low", Message: "m"}, protocol.Alarm{Meta: meta, Kind: "disk_low", Recovered: true, Message: "m", MessageZh: "m", Hint: "h", HintZh: "h"}},
 	}
 }
 

@@ -244,7 +244,7 @@ func TestOtherContentUnderAKnownTaskRunsNothingAndAlarms(t *testing.T) {
 	var alarm protocol.Alarm
 	said := c.heard("the alarm", c.topics.Alarm(protocol.SeverityCritical, "wrong_offer"), func(string) bool { return true })
 	if err := json.Unmarshal(said, &alarm); err != nil || alarm.Recovered || !strings.HasPrefix(alarm.Message, "A/pos1: task "+held.TaskID+", attempt 1 of run "+held.ParentID+" at store A: ") ||
-		!strings.Contains(alarm.Message, "executed nothing") {
+		!strings.Contains(alarm.Message, "executed nothing") || !strings.HasPrefix(alarm.MessageZh, "A/pos1：终端所持的任务内容与总部下发的不同：批次 "+held.ParentID+"，任务 "+held.TaskID) {
 		t.Errorf("the alarm says %+v: %v", alarm, err)
 	}
 	c.heard("the receipt of the second", orders, about(held.TaskID, `"receipt"`, `"accepted":true`))

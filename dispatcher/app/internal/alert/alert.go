@@ -4,7 +4,6 @@ package alert
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -35,17 +34,16 @@ type Alerts struct {
 // Raise tells operators of a trouble with something, and with a nil error that it is
 // over. kind is one of package alarm's.
 func (a *Alerts) Raise(severity protocol.Severity, kind, subject string, trouble error) {
-	said := protocol.Alarm{Meta: a.Sender.Meta(), Kind: kind, Recovered: trouble == nil, Hint: alarm.Hint(kind)}
+	said := protocol.Alarm{Meta: a.Sender.Meta(), Kind: kind, Recovered: trouble == nil}
+	said.Message, said.MessageZh = alarm.Says(kind, subject, trouble)
 	if err := a.Book.Note(alarm.Alarm{Severity: severity, Kind: kind, Subject: subject}, trouble == nil); err != nil {
 		a.Logger.Warn("a restart will not know of an alarm", "kind", kind, "subject", subject, "error", err)
 	}
 	if trouble == nil {
-		said.Hint = ""
 		a.Logger.Info("the trouble is over", "kind", kind, "subject", subject)
-		said.Message = subject + ": it is over"
 	} else {
 		a.Logger.Error("trouble needs a person", "kind", kind, "subject", subject, "error", trouble)
-		said.Message = fmt.Sprintf("%s: %v", subject, trouble)
+		said.Hint, said.HintZh = alarm.Hint(kind)
 		a.Meter.Alarm(severity, kind)
 	}
 	topic := a.Sender.Topics().Alarm(severity, kind)

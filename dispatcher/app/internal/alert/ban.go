@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"muster/broker/server"
+	"muster/dispatcher/internal/alarm"
 	"muster/internal/protocol"
 )
 
@@ -23,8 +24,10 @@ func (a *Alerts) Banned(b server.Ban) {
 		a.Troubles.Note(alarmBanned, subject, trouble)
 		a.Raise(protocol.SeverityWarning, alarmBanned, subject, trouble)
 	}
-	tell(fmt.Errorf("it connected again and again, so the broker keeps it out until %s: two machines have its identity, or its "+
-		"program starts over and over; stop the one that does not belong there", until))
+	tell(&alarm.Trouble{
+		En: fmt.Sprintf("it connected again and again, so the broker keeps it out until %s: two machines have its identity, or its "+
+			"program starts over and over; stop the one that does not belong there", until),
+		Zh: fmt.Sprintf("到 %s 为止", until)})
 	a.bans.end(subject, b.For, func() { tell(nil) })
 }
 

@@ -3,6 +3,7 @@ package alert
 import (
 	"fmt"
 
+	"muster/dispatcher/internal/alarm"
 	"muster/dispatcher/internal/store"
 	"muster/internal/protocol"
 )
@@ -23,13 +24,16 @@ func (a *Alerts) OffersBelied(changes []store.Change) {
 		if !due {
 			continue
 		}
-		did := "it executed nothing of it"
+		did, didZh := "it executed nothing of it", "终端没有执行"
 		if c.Attempt.Executed {
-			did = "it executed that, and its answer is kept for reading alone"
+			did, didZh = "it executed that, and its answer is kept for reading alone", "终端已执行，其结果仅留存备查"
 		}
-		a.Raise(protocol.SeverityCritical, alarmWrongOffer, subject, fmt.Errorf(
-			"task %s, attempt %d of run %s at store %s: the terminal holds other content under that task than headquarters offered; %s. "+
+		topic := a.Sender.Topics().Offer(c.Attempt.StoreID, c.Attempt.TaskID)
+		a.Raise(protocol.SeverityCritical, alarmWrongOffer, subject, &alarm.Trouble{
+			En: fmt.Sprintf("task %s, attempt %d of run %s at store %s: the terminal holds other content under that task than headquarters offered; %s. "+
 				"Somebody publishes in headquarters' place, or it was restored from a backup: see who may publish on %s at the broker (%d more alarms left out)",
-			c.Attempt.TaskID, c.Attempt.Attempt, c.RunID, c.Attempt.StoreID, did, a.Sender.Topics().Offer(c.Attempt.StoreID, c.Attempt.TaskID), left))
+				c.Attempt.TaskID, c.Attempt.Attempt, c.RunID, c.Attempt.StoreID, did, topic, left),
+			Zh: fmt.Sprintf("批次 %s，任务 %s，第 %d 次尝试，主题 %s；%s（另有 %d 条告警未发出）",
+				c.RunID, c.Attempt.TaskID, c.Attempt.Attempt, topic, didZh, left)})
 	}
 }
