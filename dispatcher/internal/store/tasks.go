@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"sync"
 	"time"
 
 	"muster/dispatcher/internal/store/internal/sqlite"
@@ -13,26 +14,34 @@ import (
 // CountTasks returns how many tasks of the run are in each status (absent: 0)
 // and how many are not settled. An unknown run has none.
 func (s *Store) CountTasks(ctx context.Context, runID string) (counts map[task.Status]int, open int, err error) {
-	type tally struct {
-		status task.Status
-		n      int
-		open   int
-	}
-	tallies, err := sqlite.List(ctx, s.db.Readers(), func(row sqlite.Row) (tally, error) {
-		var t tally
-		err := row.Scan(&t.status, &t.n, &t.open)
-		return t, err
-	}, `SELECT status, count(*), sum(settled_at = 0) FROM tasks WHERE run_id = ? GROUP BY status`, runID)
+	found := make([]int, len(task.Statuses())+1) // the last is open
+	_, err = sqlite.One(ctx, s.db.Readers(), func(row sqlite.Row) (struct{}, error) {
+		into := make([]any, len(found))
+		for i := range found {
+			into[i] = &found[i]
+		}
+		return struct{}{}, row.Scan(into...)
+	}, tallyTasks(), runID)
 	if err != nil {
 		return nil, 0, fmt.Errorf("cannot count tasks of run %s: %w", runID, err)
 	}
-	counts = make(map[task.Status]int, len(tallies))
-	for _, t := range tallies {
-		counts[t.status] = t.n
-		open += t.open
+	counts = map[task.Status]int{}
+	for i, status := range task.Statuses() {
+		if found[i] > 0 {
+			counts[status] = found[i]
+		}
 	}
-	return counts, open, nil
+	return counts, found[len(found)-1], nil
 }
+
+// tallyTasks counts in one pass. Grouping would sort all rows first, twice the time.
+var tallyTasks = sync.OnceValue(func() string {
+	query := "SELECT "
+	for _, status := range task.Statuses() {
+		query += "count(*) FILTER (WHERE status = '" + string(status) + "'), "
+	}
+	return query + "count(*) FILTER (WHERE settled_at = 0) FROM tasks WHERE run_id = ?"
+})
 
 // GetTask returns the task, or ErrNotFound.
 func (s *Store) GetTask(ctx context.Context, taskID string) (Task, error) {

@@ -19,7 +19,8 @@ const perSecond = 500
 // TestFiveHundredResultsASecondFlowWhileALargeReportIsWritten: while the four
 // files of a report of 100,000 rows are written, results come at 500 a second, and
 // none waits for its receipt for more than a second; nor does a technician for an
-// answer, nor a terminal that claims for its grant.
+// answer, nor a terminal that claims for its grant. On a slow machine a technician may
+// wait for six times as long as for the same answer when nothing else happens.
 func TestFiveHundredResultsASecondFlowWhileALargeReportIsWritten(t *testing.T) {
 	// Not parallel: it is about time.
 	rows, terminals, idle, each := full(100_000, 10_000), full(500, 100), full(20, 5), full(30, 20)
@@ -65,13 +66,37 @@ func TestFiveHundredResultsASecondFlowWhileALargeReportIsWritten(t *testing.T) {
 	if n := sum(all, func(p *puppet) int { return len(p.refusals) }); n > 0 || sent < 200 || reached < rate {
 		t.Errorf("%d results were sent at %.0f a second, %d refused", sent, reached, n)
 	}
+	programs.Eventually(t, "the large report", func() bool { return h.manifest(large) })
+	alone := h.answers(large, 10)
+	t.Logf("without anything else: an answer %s", spread(alone))
+	bounds := map[string]time.Duration{"an answer": max(bound, 6*alone[len(alone)/2])}
 	for what, list := range map[string][]time.Duration{"a receipt": waited(all), "an answer": answers, "a grant": grants} {
 		t.Logf("%s %s", what, spread(list))
-		if list[len(list)-1] > bound {
-			t.Errorf("somebody waited for %s for %v", what, list[len(list)-1])
+		if last := list[len(list)-1]; last > max(bound, bounds[what]) {
+			t.Errorf("somebody waited for %s for %v", what, last)
 		}
 	}
-	programs.Eventually(t, "the large report", func() bool { return h.manifest(large) })
+}
+
+// answers asks for the state of the run one time after the other, and returns how long
+// each answer took, shortest first.
+func (h *house) answers(run string, times int) (list []time.Duration) {
+	h.t.Helper()
+	for n := range times {
+		began := time.Now()
+		h.state(n, run)
+		list = append(list, time.Since(began))
+	}
+	slices.Sort(list)
+	return list
+}
+
+// state asks for the state of the run, one of 20 technicians at a time.
+func (h *house) state(n int, run string) {
+	h.t.Helper()
+	if reply := h.ask(fmt.Sprintf("asker%d", n%20), protocol.VerbStatus, fmt.Sprintf(`{"runId":%q}`, run)); !reply.OK {
+		h.t.Errorf("the answer is %+v", reply)
+	}
 }
 
 // errands asks as a technician and claims as a terminal, in turn, until the pace is
@@ -87,11 +112,7 @@ func (h *house) errands(run string, idlers []*puppet, paced <-chan float64) (ans
 		idler := idlers[n%len(idlers)]
 		tasks := slices.Sorted(slices.Values(idler.Tasks()))
 		task := tasks[n/len(idlers)%len(tasks)]
-		took(&answers, func() {
-			if reply := h.ask(fmt.Sprintf("asker%d", n%20), protocol.VerbStatus, fmt.Sprintf(`{"runId":%q}`, run)); !reply.OK {
-				h.t.Errorf("the answer is %+v", reply)
-			}
-		})
+		took(&answers, func() { h.state(n, run) })
 		took(&grants, func() {
 			if err := idler.Claim(task); err != nil {
 				h.t.Fatal(err)
