@@ -28,7 +28,13 @@ type held struct {
 // hold runs a line with a pipe in the place of each file that it may read.
 func hold(ctx context.Context, t *testing.T, line string) *held {
 	t.Helper()
-	dir := t.TempDir()
+	// A command that is left behind may write there while its process lives, which t.TempDir
+	// would fail for.
+	dir, err := os.MkdirTemp("", "held")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	path := func(name string) string { return filepath.Join(dir, name) }
 	h := &held{line: line, ended: make(chan struct{}), pipe: path("x_manifest.json")}
 	if err := errors.Join(syscall.Mkfifo(h.pipe, 0o600), os.Mkdir(path("data"), 0o700), os.Link(h.pipe, path("data/muster.db")), os.Link(h.pipe, path("data/admin.json"))); err != nil {
