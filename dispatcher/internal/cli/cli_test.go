@@ -376,14 +376,7 @@ func TestAWrongPasswordIsSaidAtOnce(t *testing.T) {
 	}
 	cfg := server.DefaultConfig()
 	cfg.UsersFile, cfg.Listeners.TCP.Address = users, "127.0.0.1:0"
-	broker, err := server.New(cfg, server.Options{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := broker.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = broker.Stop(context.WithoutCancel(t.Context())) })
+	broker := serving(t, cfg)
 	_, errs, code := shell(t.Context(), t, "", "jobs", "--broker", "mqtt://"+broker.Addr("tcp").String(), "--user", "wang", "--timeout", "60s")
 	if code != screen.ExitRefused || !strings.Contains(errs, "the broker refuses user wang: check --user, and --password-file or MUSTER_PASSWORD (or --cert)") {
 		t.Errorf("got %d, %q", code, errs)

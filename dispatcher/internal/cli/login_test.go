@@ -33,14 +33,7 @@ func TestACertificateLogsIn(t *testing.T) {
 	cfg.UsersFile, cfg.Listeners.TCP.Address = usersFile, ""
 	cfg.Listeners.TLS = server.ListenerConfig{Address: "127.0.0.1:0", CertFile: filepath.Join(folder, "broker.crt"),
 		KeyFile: filepath.Join(folder, "broker.key"), ClientCAFile: ca, CRLFile: filepath.Join(folder, "crl.pem")}
-	broker, err := server.New(cfg, server.Options{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := broker.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = broker.Stop(context.WithoutCancel(t.Context())) })
+	broker := serving(t, cfg)
 
 	cert, key := userCertificate(t, folder, dir, "wang")
 	other, otherKey := userCertificate(t, folder, dir, "li")
@@ -78,14 +71,7 @@ func TestANameThatIsLockedIsRefused(t *testing.T) {
 	}
 	cfg := server.DefaultConfig()
 	cfg.UsersFile, cfg.Listeners.TCP.Address = usersFile, "127.0.0.1:0"
-	broker, err := server.New(cfg, server.Options{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := broker.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = broker.Stop(context.WithoutCancel(t.Context())) })
+	broker := serving(t, cfg)
 	login := func(password string) (said string, code int) {
 		_, said, code = shell(t.Context(), t, "", "health", "--broker-only", "--broker", "mqtt://"+broker.Addr("tcp").String(), "--user", "wang", "--password-file", password)
 		return said, code
@@ -110,4 +96,18 @@ func userCertificate(t *testing.T, folder, dir, name string) (cert, key string) 
 		t.Fatal(errs)
 	}
 	return filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
+}
+
+// serving starts a broker.
+func serving(t *testing.T, cfg server.Config) *server.Server {
+	t.Helper()
+	broker, err := server.New(cfg, server.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := broker.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = broker.Stop(context.WithoutCancel(t.Context())) })
+	return broker
 }
