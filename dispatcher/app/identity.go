@@ -226,6 +226,7 @@ func (hq *headquarters) rotateKeys(ctx context.Context, a store.Approval) error 
 	if err := hq.store.Audit(ctx, "headquarters", "keys_rotated", made.KeyID, detail, now); err != nil {
 		return err
 	}
+	// Once more: it was announced to whoever could be reached at that moment.
 	if err := hq.publishTrust(ctx); err != nil {
 		return err
 	}
