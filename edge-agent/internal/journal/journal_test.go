@@ -394,8 +394,17 @@ func TestAnEmptiedFolderHasOneAgent(t *testing.T) {
 	if other, err := journal.Acquire(folder, time.Now()); !errors.Is(err, journal.ErrLocked) {
 		t.Fatalf("a second agent beside it: %v, %v", other, err)
 	}
+	if err := errors.Join(os.Remove(filepath.Join(folder, "agent.lock")), os.WriteFile(filepath.Join(folder, "agent.lock"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Here(time.Now()); err != nil {
+		t.Errorf("a lock that was replaced, and that nobody has: %v", err)
+	}
+	if other, err := journal.Acquire(folder, time.Now()); !errors.Is(err, journal.ErrLocked) {
+		t.Fatalf("a second agent beside that: %v, %v", other, err)
+	}
 	empty()
-	second, err := journal.Acquire(folder, time.Now())
+	second, err := journal.Acquire(folder, time.Now().Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,6 +26,7 @@ type Lock struct {
 	folder string
 	lock   *flock.Flock
 	dir    *os.File // the folder itself, wherever it is moved
+	who    string   // what its holder file says
 }
 
 // acquireTries bounds how often a folder is made and locked again that others empty
@@ -73,7 +74,7 @@ func acquire(folder string, now time.Time) (*Lock, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot hold work folder: %w", err), lock.Close())
 	}
-	return &Lock{folder: folder, lock: lock, dir: dir}, nil
+	return &Lock{folder: folder, lock: lock, dir: dir, who: strings.TrimSpace(who)}, nil
 }
 
 // Release gives the folder back. It may be called twice.
@@ -87,7 +88,8 @@ func (l *Lock) Release() error {
 // do, while the folder is moved away, its disk is not mounted, or another one is in its
 // place; until it is back. One that was removed will not come back: it is made again,
 // empty, and locked, unless somebody put another one there. One that was emptied is locked
-// again, unless another agent was first: it may have worked there, and ErrLocked is for good.
+// again, and so is a lock that was replaced, unless another agent was first: it may have
+// worked there, and ErrLocked is for good.
 func (l *Lock) Here(now time.Time) error {
 	found, err := os.Stat(l.folder)
 	own, ownErr := l.dir.Stat()
@@ -99,7 +101,7 @@ func (l *Lock) Here(now time.Time) error {
 		if err == nil && lockErr == nil && os.SameFile(placed, locked) {
 			return nil
 		}
-		if err == nil {
+		if err == nil && holder(l.folder) != l.who {
 			return fmt.Errorf("%w: %s was emptied, and another agent, %s, has locked it since: stop that one, and start this one again", ErrLocked, l.folder, holder(l.folder))
 		}
 	case ownErr == nil && !removed(own):
